@@ -130,8 +130,8 @@ def resume(training, parts, machine, starts, batch_size, n_rows, part=1.0):
     training.resume_from(machine)
     training.first, training.n_restarted = None, 0
     training.n_restored, training.length_factor = 0, 1.0
-    training.phase_state = phase.resumed(state, last, before.phase)
-    training.optimizer_state, training.parts = velocity, parts
+    training.phase_state, training.optimizer_state = state, velocity
+    training.parts = parts
 
 
 def check_layers(machine, units, sizes, n_components):

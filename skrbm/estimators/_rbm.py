@@ -97,8 +97,8 @@ class RBM(BaseRBM):
         log-likelihood of the validation rows. If ``inference`` is a fixed point
         ``tap_log_likelihood`` (at the last batch's solutions), ``n_unconverged`` (solutions of a
         batch, on average) and ``n_sweeps`` (mean number of sweeps); of Langevin steps that are
-        accepted or rejected ``acceptance`` and ``step_size``; of tempered chains ``exchange``
-        (mean acceptance) and ``n_rungs``.
+        accepted or rejected ``acceptance``; of tempered chains ``exchange`` (mean acceptance) and
+        ``n_rungs``.
     {n_features_in_}
     {feature_names_in_}
 

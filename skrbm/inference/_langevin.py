@@ -10,7 +10,7 @@ expectation, which makes the gradient that of the marginal energy (Langevin).
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,7 +23,6 @@ from ._needs import Needs
 from ._sampler import Sampler, metropolis
 
 _LARGEST = 2.0  # step / variance from which on the dynamics diverge
-_ROOM = 0.95  # tuning keeps step / variance below this part of it
 
 
 STEP_SCALES = {
@@ -82,10 +81,6 @@ class Langevin(Sampler):
     step_scale : {"variance", "mean_variance"}, default="variance"
         Whether step sizes are in units of each visible unit's own variance, or of the mean
         variance, as printed. The latter is unstable and an error if the variances differ too much.
-    target_acceptance : float or None, default=None
-        If given, the acceptance rate to which the step size is tuned between runs.
-    anneal : bool, default=False
-        Whether in learning the step size falls over the epochs, as half a cosine.
     n_steps, n_chains, start, burn_in : as in :class:`Sampler`
 
     References
@@ -100,23 +95,12 @@ class Langevin(Sampler):
     step_size: float = 0.5
     adjust_after: int | None = 0
     step_scale: str = "variance"
-    target_acceptance: float | None = None
-    anneal: bool = field(default=False, kw_only=True)
 
     def __post_init__(self):
         super().__post_init__()
-        after, target = self.adjust_after, self.target_acceptance
         limit = look_up("step_scale", self.step_scale, _LIMITS)
         check_number("step_size", self.step_size, above=0, below=limit)
-        check_count("adjust_after", after, 0, or_none=True)
-        check_number("target_acceptance", target, above=0, below=1, or_none=True)
-        if target is not None and after is None:
-            raise ValueError("target_acceptance needs adjusted steps; set adjust_after=0")
-        if self.anneal and target is not None:
-            raise ValueError("anneal=True and target_acceptance both set the step size")
-
-    def in_epoch(self, progress):
-        return self.sized(self.step_size * SCHEDULES["cosine"](progress)) if self.anneal else self
+        check_count("adjust_after", self.adjust_after, 0, or_none=True)
 
     def at(self, step, n_steps):
         return self._after(step, self.step_size * cosine(step, n_steps))
@@ -124,27 +108,6 @@ class Langevin(Sampler):
     def _after(self, step, step_size):
         after = self.adjust_after if self.adjust_after is None else max(self.adjust_after - step, 0)
         return replace(self, step_size=step_size, adjust_after=after)
-
-    def tuned(self, acceptance, gain):
-        """Return the sampler with a step size nearer to the target of its rate of acceptance.
-
-        log step_size changes by ``gain`` times (rate - target) (Robbins and Monro) and stays below
-        the stable limit. Without a target or a rate, the sampler is returned as it is.
-        """
-        if self.target_acceptance is None or not acceptance >= 0:
-            return self
-        size = self.step_size * math.exp(gain * (acceptance - self.target_acceptance))
-        return self.sized(min(size, _ROOM * _LIMITS[self.step_scale]))
-
-    def stable(self, machine):
-        """Return the sampler, with a smaller step size if its own diverges on this machine."""
-        largest = _largest(self._relative(machine))
-        if largest < _LARGEST:
-            return self
-        return self.sized(self.step_size * _ROOM * _LARGEST / largest)
-
-    def sized(self, step_size):
-        return replace(self, step_size=step_size)
 
     def relative_step(self, machine):
         """Return step / variance, as one number or one for each visible unit.
@@ -266,7 +229,7 @@ class GibbsLangevin(Langevin):
 
     Parameters
     ----------
-    step_size, adjust_after, step_scale, target_acceptance, anneal : as in :class:`Langevin`
+    step_size, adjust_after, step_scale : as in :class:`Langevin`
         With the acceptance of Eq. 12.
     n_steps, n_chains, start, burn_in : as in :class:`Sampler`
     n_inner_steps : int, default=10

@@ -23,8 +23,7 @@ CHAIN_STARTS = ("persistent", "weighted", "tempered", "data", "noise", "annealed
 class Sampler(InferenceMethod):
     """Inference by a Markov chain in each row.
 
-    Subclasses are frozen dataclasses that give ``state_at`` and ``step``. Those that have a step
-    size give it as ``step_size`` and change it in ``sized`` and ``tuned``.
+    Subclasses are frozen dataclasses that give ``state_at`` and ``step``.
 
     Parameters
     ----------
@@ -56,7 +55,6 @@ class Sampler(InferenceMethod):
 
     has_rungs: ClassVar = False
     step_size: ClassVar = None
-    target_acceptance: ClassVar = None
 
     n_steps: int = field(default=1, kw_only=True)
     n_chains: int | None = field(default=None, kw_only=True)
@@ -72,20 +70,8 @@ class Sampler(InferenceMethod):
         if self.burn_in is not None and self.burn_in >= self.n_steps:
             raise ValueError(f"burn_in={self.burn_in} must be smaller than n_steps={self.n_steps}")
 
-    def in_epoch(self, progress):
-        """Return the sampler for learning, at a fraction of the epochs."""
-        return self
-
     def at(self, step, n_steps):
         """Return the sampler for one step, counted from 0, of a run of ``n_steps``."""
-        return self
-
-    def sized(self, step_size):
-        """Return the sampler with another step size."""
-        return self
-
-    def tuned(self, acceptance, gain):
-        """Return the sampler with a step size closer to the target of its acceptance rate."""
         return self
 
     def given(self, X, observed):

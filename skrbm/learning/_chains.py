@@ -26,15 +26,13 @@ _N_MEANS = 8  # at most
 class Run(NamedTuple):
     """State in learning: the chains where they ended, and how the last run went.
 
-    ``step_size`` is that of the next run and ``acceptance`` the mean rate of the last one; None for
-    samplers that have none. ``tempered`` is what tempered chains exchange with, and ``weighted``
-    has the importance weights of weighted ones.
+    ``acceptance`` is the mean rate of the last run, None for samplers that accept all.
+    ``tempered`` is what tempered chains exchange with, and ``weighted`` has the importance weights
+    of weighted ones.
     """
 
     chains: Any
-    step_size: float | None = None
     acceptance: float | None = None
-    n_runs: int = 0
     tempered: Tempered | None = None
     weighted: Weighted | None = None
 
@@ -147,15 +145,12 @@ class ChainPhase(ModelPhase):
         burn_in = self.sampler.burn_in
         return self.n_steps - 1 if burn_in is None else burn_in
 
-    def at(self, progress):
-        return replace(self, sampler=self.sampler.in_epoch(progress))
-
     def init(self, machine, rng, n, X):
         self.sampler.check(machine)
         machine = machine.of_rows(X, n)
         rows, more = CHAINS[self.start].first(self, machine, rng, n)
         chains = self.sampler.state_at(machine, rows, rng)
-        return Run(chains, self.sampler.step_size, **more)
+        return Run(chains, **more)
 
     def reviewed(self, machine, state, rng):
         return CHAINS[self.start].reviewed(self, machine, state, rng)
@@ -171,7 +166,7 @@ class ChainPhase(ModelPhase):
             Visible values of data.
         rng : Rng
         """
-        ends = sample(self.current(machine, state.step_size), machine, state.chains, rng, N_SWEEPS)
+        ends = sample(self.sampler, machine, state.chains, rng, N_SWEEPS)
         return remaining(to_numpy(state.chains.layers[0]), to_numpy(ends.layers[0]), to_numpy(rows))
 
     def noise_rows(self, machine, rng, n):
@@ -185,14 +180,15 @@ class ChainPhase(ModelPhase):
     def phases(self, machine, state, X, rng):
         if self._shares_product(machine):
             return _PHASES[self.start, self.gradient](self, machine, state, X, rng)
-        sampler, hidden = self.current(machine, state.step_size), machine.units[1]
+        sampler, hidden = self.sampler, machine.units[1]
         theta = condition(machine, X)
         moments = GRADIENTS[self.gradient]
         data = moments_of(X, moments(hidden, lambda: theta, lambda: hidden.sample(theta, rng)))
         total = RunMoments(machine, sampler, moments, self._n_left_out)
         chains = CHAINS[self.start].chains(self, machine, sampler, state, X, rng)
         chains = sample(sampler, machine, chains, rng, self.n_steps, callback=total.count)
-        state, model = self._next(sampler, chains, total.acceptance(), state), total.moments()
+        state = state._replace(chains=chains, acceptance=total.acceptance())
+        model = total.moments()
         if state.weighted is not None:
             theta = condition(machine, chains.layers[0])
             state = state._replace(weighted=state.weighted.at(machine, chains.layers[0], theta))
@@ -202,10 +198,8 @@ class ChainPhase(ModelPhase):
         return state, data, model
 
     def advance(self, machine, state, X, rng):
-        sampler = self.current(machine, state.step_size)
-        chains = CHAINS[self.start].chains(self, machine, sampler, state, X, rng)
-        chains = sample(sampler, machine, chains, rng, self.n_steps)
-        return self._next(sampler, chains, None, state)
+        chains = CHAINS[self.start].chains(self, machine, self.sampler, state, X, rng)
+        return state._replace(chains=sample(self.sampler, machine, chains, rng, self.n_steps))
 
     def incomplete_phases(self, machine, state, X, observed, rng):
         """Return the phases of a batch whose missing entries are drawn, given the observed ones.
@@ -230,24 +224,6 @@ class ChainPhase(ModelPhase):
         if self.noise is None or noise is None:
             return self.noise is noise
         return self.noise.is_as(noise)
-
-    def resumed(self, state, last, before):
-        # Chains may start again at each batch, but the step size that a sampler has tuned is kept.
-        tunes_itself = self.sampler.target_acceptance is not None
-        if tunes_itself and self.sampler == getattr(before, "sampler", None):
-            return state._replace(step_size=last.step_size, n_runs=last.n_runs)
-        return state._replace(step_size=self.sampler.step_size, n_runs=0)
-
-    def current(self, machine, step_size):
-        """Return the sampler; if it tunes itself, with the step size that it has come to."""
-        if step_size is None or self.sampler.target_acceptance is None:
-            return self.sampler
-        return self.sampler.sized(step_size).stable(machine)
-
-    def _next(self, sampler, chains, acceptance, state):
-        if acceptance is not None:
-            sampler = sampler.tuned(acceptance, gain=max(0.2, 3 * (1 + state.n_runs) ** -0.5))
-        return Run(chains, sampler.step_size, acceptance, state.n_runs + 1, *state[4:])
 
     def visible(self, state):
         rows = state.chains.layers[0]
@@ -274,7 +250,7 @@ class ChainPhase(ModelPhase):
         report = {} if state.tempered is None else state.tempered.report()
         if state.acceptance is None:
             return report
-        return report | {"acceptance": state.acceptance, "step_size": state.step_size}
+        return report | {"acceptance": state.acceptance}
 
 
 # Both phases of block Gibbs sampling. The last draw of the hidden units is left to them, since its

@@ -175,7 +175,7 @@ class BatchLearner:
     def review(self, training, progress):
         """Look at a training before an epoch, a fraction ``progress`` of all has passed."""
 
-    def before_epoch(self, training, progress, rate):
+    def before_epoch(self, training, rate):
         """Prepare an epoch; called again if it is repeated. Returns the function of a step."""
         return self.step
 
@@ -208,7 +208,7 @@ class BatchLearner:
         restore = training.checkpoint() if repeats else None
         while True:
             try:
-                step = self.before_epoch(training, progress, rate)
+                step = self.before_epoch(training, rate)
                 batches = self.rows.batches(self.index, training.rng, self._n_batches)
                 reports, where = [], training.n_epochs
                 with np.errstate(over="ignore", invalid="ignore"):
@@ -332,15 +332,14 @@ class MomentLearner(BatchLearner):
         self.centered = optimizer.centered and parameters.is_natural
         self.average = optimizer.average and parameters.is_natural
         self.sample_values = sample_values and rows.has_fractions
-        self._is_finite, self._phase, self._shares = is_finite, phase, None
+        self._is_finite, self._shares = is_finite, None
         self.labels = labels
         self._replays = True  # as far as is known
-        self._replayed, self._alike = None, (None, None, None)  # what its steps share
+        self._replayed, self._alike = None, (None, None)  # what its steps share
         self._restarted = None  # parts of training after it has restarted with other chains
         self._factor = None  # the rate of the schedule on a device, where recorded steps read it
 
-    def before_epoch(self, training, progress, rate):
-        self._phase = self.phase.at(progress)
+    def before_epoch(self, training, rate):
         self._replay(training, rate)
         return self.step if self._replayed is None else self._replayed_step
 
@@ -380,7 +379,7 @@ class MomentLearner(BatchLearner):
         self._restarted = replace(training.parts, phase=phase, fallback=None)
         self.phase, n_columns = phase, training.machine.n_units[0]
         self.length = self.optimizer.step_length(phase.step_length(first), n_columns)
-        self._replayed, self._alike = None, (None, None, None)
+        self._replayed, self._alike = None, (None, None)
 
     # ---------------------------------------------------- recorded steps on a device
 
@@ -391,10 +390,10 @@ class MomentLearner(BatchLearner):
         first = training.machine.thetas[0].field
         if not (self._replays and can_replay(first)) or ranks().size > 1:
             return
-        (phase, *last), alike = self._alike, (self._recorded(training, rate), training.rng)
-        if phase is self._phase and last[0] == alike[0] and last[1] is alike[1]:
+        alike = self._recorded(training, rate), training.rng
+        if alike[0] == self._alike[0] and alike[1] is self._alike[1]:
             return
-        self._alike = self._phase, *alike
+        self._alike = alike
         learning = weakref.ref(self)  # so that recordings end with the fit, not by a collection
 
         def stepped(state, index):
@@ -440,7 +439,7 @@ class MomentLearner(BatchLearner):
     # ---------------------------------------------------- one step
 
     def step(self, training, index, rate):
-        phase, rng, (X, observed) = self._phase, training.rng, self.rows.batch(index)
+        phase, rng, (X, observed) = self.phase, training.rng, self.rows.batch(index)
         machine = training.machine
         before = phase.reviewed(machine, training.phase_state, rng)
         if self.sample_values:
@@ -498,7 +497,7 @@ class MomentLearner(BatchLearner):
 
     def _take_measured(self, training, slopes, X, state, factor):
         """Take a step, measure its divergence, and shorten it if that is too large."""
-        phase, machine, length = self._phase, training.machine, factor * state.rate
+        phase, machine, length = self.phase, training.machine, factor * state.rate
         rows = phase.samples(training.phase_state, X)
         energies = phase.free_energy(machine, rows)
         parameters = self.parameters.of(machine)

@@ -37,10 +37,6 @@ class ModelPhase:
         """Layout of the state. A warm start needs a state of the same kind."""
         return (type(self),)
 
-    def at(self, progress):
-        """Return the phase of an epoch, at a fraction of all epochs."""
-        return self
-
     def init(self, machine, rng, n, X):
         """Return the first state, with ``n`` rows; X holds visible values to start from.
 
@@ -128,20 +124,6 @@ class ModelPhase:
     def has_noise_of(self, before):
         """Whether chains start at the same noise as in another phase, in the same coordinates."""
         return True
-
-    def resumed(self, state, last, before):
-        """Return a state to resume from, with the step sizes that the last one had tuned.
-
-        Parameters
-        ----------
-        state : NamedTuple
-            The last state, or a new one.
-        last : NamedTuple
-            The last state.
-        before : ModelPhase
-            Which has left it.
-        """
-        return state
 
     def log_partition(self, machine, state):
         """Return the log Z that the phase has found, in nats; None if it finds none."""

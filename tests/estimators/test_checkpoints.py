@@ -18,9 +18,8 @@ from skrbm import (
     ConditionalRBM,
     DeepTAPMachine,
     FrankWolfeRBM,
-    GaussianBernoulliRBM,
 )
-from skrbm.inference import TAP, Gibbs, Langevin
+from skrbm.inference import TAP, Gibbs
 from skrbm.learning import EarlyStopping
 from skrbm.persistence import Checkpoint, load, resume
 
@@ -41,7 +40,6 @@ SETTINGS = {
     "annealed": (RBM, {"inference": Gibbs(3, start="annealed"), "schedule": "cosine"}, (X,)),
     "tap": (RBM, {"inference": TAP(damping=0.5, start="chains"), "momentum": 0.5}, (X,)),
     "langevin": (RBM, {"inference": "gibbs_langevin", "visible": "gaussian"}, (REAL,)),
-    "tuned": (GaussianBernoulliRBM, {"inference": Langevin(target_acceptance=0.6)}, (REAL,)),
     "stopped": (
         RBM,
         {**SOON, "n_components": 13, "learning_rate": 1.0, "n_iter": 12},

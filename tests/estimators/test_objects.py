@@ -7,13 +7,12 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.model_selection import GridSearchCV
 
-from skrbm import RBM, TAPRBM, ConditionalRBM, FrankWolfeRBM, GaussianBernoulliRBM
+from skrbm import RBM, TAPRBM, ConditionalRBM, FrankWolfeRBM
 from skrbm.inference import (
     TAP,
     AdaptiveTAP,
     FixedPoint,
     Gibbs,
-    GibbsLangevin,
     Langevin,
     Sampler,
     Tempering,
@@ -84,7 +83,6 @@ def test_a_search_sets_parameters_of_objects():
         (lambda: Gibbs(start="nowhere"), "start"),
         (lambda: Gibbs(3, burn_in=3), "burn_in"),
         (lambda: Tempering(start="data"), "start"),
-        (lambda: Langevin(anneal=True, target_acceptance=0.5), "anneal"),
         (lambda: TAP(start="weighted"), "start"),
         (lambda: AdaptiveTAP(n_starts=0), "n_starts"),
         (lambda: SGD(schedule="steps"), "schedule"),
@@ -115,15 +113,6 @@ def test_early_stopping_stops_by_its_patience():
     stopping = EarlyStopping(patience=3, tol=1.0)
     crbm = ConditionalRBM(2, n_iter=50, early_stopping=stopping, random_state=0)
     assert crbm.fit(X[:, 2:], targets).n_iter_ == 4
-
-
-def test_step_sizes_fall_over_the_epochs_if_annealed():
-    sampler = GibbsLangevin(step_size=0.4, adjust_after=0, n_steps=2, anneal=True)
-    rbm = GaussianBernoulliRBM(2, inference=sampler, n_iter=4, random_state=0)
-    rbm.fit(np.random.default_rng(0).normal(size=(40, 3)))
-    progress = np.arange(4) / 4
-    expected = 0.4 * (1 + np.cos(np.pi * progress)) / 2
-    np.testing.assert_allclose(rbm.history_["step_size"], expected)
 
 
 def test_a_fit_is_few_calls_deep(monkeypatch):

@@ -193,26 +193,6 @@ def test_a_step_size_that_diverges_raises_before_the_first_step(Sampler):
 
 
 @both
-def test_a_step_size_tunes_itself(Sampler):
-    """By stochastic approximation to the target, from either side."""
-    parameters = random_parameters(13, n_visible=6)
-    machine = machine_of(*parameters)
-    inner = {} if Sampler is Langevin else {"n_inner_steps": 1}
-    for size, target in [(0.01, 0.85), (1.8, 0.95)]:
-        method = Sampler(step_size=size, target_acceptance=target, **inner)
-        V, _ = exact_chains(Exact(machine), 2000).layers
-        rng = make_rng(1, V)
-        state, rates = method.state_at(machine, V, rng), []
-        for _ in range(150):
-            state, info = method.step(machine, state, rng)
-            rates.append(info["acceptance"].mean())
-            method = method.tuned(rates[-1], gain=0.3)
-        assert abs(np.mean(rates[-20:]) - target) < 0.02
-    fixed = Sampler(step_size=0.2)
-    assert fixed.tuned(0.1, 1.0) is fixed
-
-
-@both
 def test_hidden_units_may_be_real(Sampler):
     """Against the normal distribution of the visible units, by quantiles of all directions.
 

@@ -80,8 +80,6 @@ def test_clones_are_equal_and_others_are_not(method):
         (Langevin(), "step_size", 2.0),
         (Langevin(), "adjust_after", -1),
         (Langevin(), "step_scale", "median"),
-        (Langevin(), "target_acceptance", 1.0),
-        (Langevin(target_acceptance=0.6), "adjust_after", None),
         (METHODS["gibbs_langevin"], "n_inner_steps", 0),
         (Gibbs(), "n_steps", 0),
         (BeliefPropagation(), "product", "min"),

@@ -97,7 +97,7 @@ class ConditionalLearner(BatchLearner):
         self.objective, self.decision = objective, decision
         self.sweeps, self.optimizer = sweeps, optimizer
 
-    def before_epoch(self, training, progress, rate):
+    def before_epoch(self, training, rate):
         training.phase_state = n_sweeps = self.sweeps(training.n_epochs + 1)
         self.current = self.objective(n_sweeps)
         return self.step

@@ -120,15 +120,11 @@ class GaussianBernoulliRBM(BaseRBM):
         Visible units of the chains of the last batch.
     ladder_ : Ladder
         Only after a fit with ``start="tempered"``, as of :class:`RBM`, in the units of the data.
-    step_size_ : float or None
-        Step size of the last batch, None for a sampler without one. :meth:`sample` uses it if the
-        sampler tunes it.
     n_iter_ : int
         Epochs so far.
     history_ : dict of list
-        For each epoch: ``epoch``, ``learning_rate``, ``time`` (s), ``acceptance`` and ``step_size``
-        of adjusted Langevin steps and, as of :class:`RBM`, log-likelihoods
-        and, with early stopping, ``score``.
+        For each epoch: ``epoch``, ``learning_rate``, ``time`` (s), ``acceptance`` of adjusted
+        Langevin steps and, as of :class:`RBM`, log-likelihoods and, with early stopping, ``score``.
     {n_features_in_}
     {feature_names_in_}
 
@@ -234,7 +230,7 @@ class GaussianBernoulliRBM(BaseRBM):
 
     def _more_attributes(self, state, parts):
         mean, scale = parts.noise
-        return {"noise_mean_": mean, "noise_scale_": scale, "step_size_": state.step_size}
+        return {"noise_mean_": mean, "noise_scale_": scale}
 
     def _first_machine(self, rows, rng, parts):
         n, (n_hidden,) = rows.X.shape[1], self._layer_sizes()
@@ -388,7 +384,7 @@ class GaussianBernoulliRBM(BaseRBM):
         if has_ladder:
             sampler = Tempering().on(machine, rng, coordinates.ladder_inward(self.ladder_))
         else:
-            sampler = parts.phase.current(machine, self.step_size_)
+            sampler = parts.phase.sampler
         sampler.check(machine)
         if rows is None:
             run = replace(parts.phase.sampler, n_steps=n_steps, burn_in=None)
