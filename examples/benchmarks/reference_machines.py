@@ -36,7 +36,7 @@ def annealed(folder, n_chains):
     packed = np.load(folder / "mnist_randomly_binarised_papamakarios.npz")
     train, test = (np.unpackbits(packed[part], axis=1) for part in ("train", "test"))
     base = rbm.machine_.units[0].initial_theta(Columns(train))
-    method = AIS(n_chains, "salakhutdinov2008", n_jobs=2)
+    method = AIS(n_chains, "salakhutdinov2008")
     mean = -float(np.mean(rbm.free_energy(test)))
     begin = time.perf_counter()
     forward = log_partition(rbm, method, base=base, random_state=0)

@@ -237,9 +237,7 @@ class Bracket:
         return f"log Z {below} (forward), {above} (reverse)"
 
 
-def bracket(
-    model, starts=None, *, method="smc", reverse="smc", burn_in=1000, base=None, random_state=None
-):
+def bracket(model, starts=None, *, method="smc", burn_in=1000, base=None, random_state=None):
     """Estimate log Z from below and from above.
 
     Parameters
@@ -249,9 +247,7 @@ def bracket(
         Visible values where the chains of the reverse estimate start, such as rows of data; as in
         :func:`reverse_log_partition`.
     method : "smc", "ais" or object, default="smc"
-        Of the forward estimate.
-    reverse : "smc", "ais" or object, default="smc"
-        Of the reverse estimate.
+        Of both estimates.
     burn_in : int, default=1000
         Gibbs sweeps from the starts before the reverse annealing.
     base : Theta, default=None
@@ -272,10 +268,9 @@ def bracket(
     """
     density = density_of(model)
     method = resolve(method, AIS, SMC, argument="method", own=_ANNEALERS)
-    reverse = resolve(reverse, AIS, SMC, argument="reverse", own=_ANNEALERS)
     first, second = seed_sequence(random_state).spawn(2)
     above = reverse_log_partition(
-        density, starts, method=reverse, burn_in=burn_in, base=base, random_state=second
+        density, starts, method=method, burn_in=burn_in, base=base, random_state=second
     )
     below = log_partition(density, method, base=base, random_state=first)
     return Bracket(below, above)

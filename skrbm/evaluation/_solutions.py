@@ -77,19 +77,9 @@ class Solutions:
         return self.means[0]
 
     @property
-    def visible_variances(self):
-        """Variances of the visible units, of shape (n_solutions, n_visible)."""
-        return self.variances[0]
-
-    @property
     def hidden_means(self):
         """Means of the (first) hidden units, of shape (n_solutions, n_hidden)."""
         return self.means[1]
-
-    @property
-    def hidden_variances(self):
-        """Variances of the (first) hidden units, of shape (n_solutions, n_hidden)."""
-        return self.variances[1]
 
     @property
     def n_units(self):

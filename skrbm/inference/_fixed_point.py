@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._checks import check_count, check_number, look_up, unwritten
-from ..arrays import cast, from_numpy, is_foreign, like, namespace, to_numpy
+from ..arrays import cast, from_numpy, is_foreign, namespace, to_numpy
 from ._needs import InferenceMethod
 
 _LOOK = 10  # sweeps on a device between two tests of convergence, which synchronize with the host
@@ -152,20 +152,22 @@ class FixedPoint(InferenceMethod):
         return total / n_units
 
     def swept(self, machine, state, n_sweeps, tol, damping):
-        """Return the state after some sweeps on a device, which leave converged rows as they are.
+        """Return the state after some sweeps, which leave converged rows as they are.
 
-        With it come the number of sweeps and the residual of each row, as device arrays in
-        float64. The old state may be overwritten.
+        With it come the number of sweeps and the residual of each row, arrays of the library of
+        the state in float64. The old state may be overwritten.
         """
-        xp = namespace(state.means[0])
-        options = {**like(state.means[0]), "dtype": xp.float64}
-        n_iter = xp.zeros(state.means[0].shape[0], **options)
-        residual = xp.full(n_iter.shape, xp.inf, **options)
+        residual = n_iter = None
         for _ in range(n_sweeps):
-            new, moves = self.step(machine, state), ~(residual <= tol)
+            new = self.step(machine, state)
             if damping:
                 new = map_rows(lambda b, a: damping * a + (1 - damping) * b, new, state)
-            residual = xp.where(moves, self.residual(state, new), residual)
+            found = self.residual(state, new)
+            if residual is None:  # no row has converged yet
+                state, residual, n_iter = new, found, namespace(found).ones_like(found)
+                continue
+            moves = ~(residual <= tol)
+            residual = namespace(found).where(moves, found, residual)
             state = choose(moves, new, state)
             n_iter = n_iter + cast(moves, n_iter.dtype)
         return state, n_iter, residual
@@ -179,10 +181,10 @@ class FixedPoint(InferenceMethod):
         raise unwritten(self, "moments")
 
 
-def solve(method, machine, state, *, max_iter=None, tol=None, damping=None, callback=None):
+def solve(method, machine, state, *, max_iter=None, tol=None, damping=None):
     """Iterate a fixed point until each row has converged.
 
-    A converged row leaves the computation at once.
+    A converged row leaves the computation at once; on a device after ten sweeps.
 
     Parameters
     ----------
@@ -194,8 +196,6 @@ def solve(method, machine, state, *, max_iter=None, tol=None, damping=None, call
     max_iter, tol, damping : optional
         Replace those of the method. A row has converged when its residual is at most ``tol``. The
         new state is ``damping`` times the old one plus (1 - damping) times the result of the map.
-    callback : callable, optional
-        Called after each sweep as ``callback(iteration, state, rows)``, with the active rows.
 
     Returns
     -------
@@ -204,55 +204,32 @@ def solve(method, machine, state, *, max_iter=None, tol=None, damping=None, call
     max_iter = method.max_iter if max_iter is None else max_iter
     tol = method.tol if tol is None else tol
     damping = method.damping if damping is None else damping
-    finished = list(finished_rows(method, machine, state, max_iter, tol, damping, callback))
-    return _gather(finished, tol)
+    return _gather(list(finished_rows(method, machine, state, max_iter, tol, damping)), tol)
 
 
-def finished_rows(method, machine, state, max_iter, tol, damping, callback=None):
+def finished_rows(method, machine, state, max_iter, tol, damping):
     """Iterate a fixed point, and yield rows as they converge; the others come last.
 
     The arguments are those of :func:`solve`. Each item has the state, the indices, the numbers of
     sweeps and the residuals of some rows; the last two may be device arrays (see :func:`read`).
     """
-    rows = np.arange(state.means[0].shape[0])
-    if is_foreign(state.means[0]) and callback is None:
-        yield from _finished_on_device(method, machine, state, rows, max_iter, tol, damping)
-        return
-    for iteration in range(1, max_iter + 1):
-        new = method.step(machine, state)
-        if damping:
-            new = map_rows(lambda b, a: damping * a + (1 - damping) * b, new, state)
-        residual = to_numpy(method.residual(state, new))
-        state = new
-        if callback is not None:
-            callback(iteration, state, rows)
-        done = residual <= tol
-        if iteration == max_iter or done.all():
-            yield state, rows, np.full(rows.size, iteration), residual
-            return
-        if done.any():
-            yield _some((state, rows, np.full(rows.size, iteration), residual), done)
-            state, rows, _, residual = _some((state, rows, rows, residual), ~done)
-            machine = machine.rows(from_numpy(np.flatnonzero(~done), state.means[0]))
-
-
-def _finished_on_device(method, machine, state, rows, max_iter, tol, damping):
-    n_iter = 0
+    rows, n_iter = np.arange(state.means[0].shape[0]), 0
+    look = _LOOK if is_foreign(state.means[0]) else 1
     while True:
-        n_sweeps = min(_LOOK, max_iter - n_iter)
+        n_sweeps = min(look, max_iter - n_iter)
         state, taken, residual = method.swept(machine, state, n_sweeps, tol, damping)
-        if n_iter + n_sweeps == max_iter:  # without synchronization
-            yield state, rows, n_iter + taken, residual
+        taken, n_iter = n_iter + taken, n_iter + n_sweeps
+        if n_iter == max_iter:  # without synchronization
+            yield state, rows, taken, residual
             return
         taken, residual = read(taken, residual)
-        parts = state, rows, n_iter + taken, residual
-        n_iter, done = n_iter + n_sweeps, residual <= tol
+        done = residual <= tol
         if done.all():
-            yield parts
+            yield state, rows, taken, residual
             return
         if done.any():
-            yield _some(parts, done)
-            state, rows, *_ = _some(parts, ~done)
+            yield _some((state, rows, taken, residual), done)
+            state, rows = _some((state, rows), ~done)
             machine = machine.rows(from_numpy(np.flatnonzero(~done), state.means[0]))
 
 

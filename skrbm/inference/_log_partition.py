@@ -5,7 +5,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed
 from scipy.special import stdtrit
 
 from .._checks import check_count, check_number
@@ -14,7 +13,7 @@ from ..machine import uncoupled
 from ._annealing import anneal, by_effective_part, increasing_from_0_to_1, own_bases
 from ._gibbs import Gibbs
 
-_BLOCK = 100  # chains of AIS in one job
+_BLOCK = 100  # chains of AIS that are annealed together
 _COARSER = 4  # steps of AIS for one of its trials
 _TREND = 2.0  # error of AIS, relative to the change of log Z since its trial
 # Of SMC.
@@ -96,8 +95,6 @@ class AIS:
     schedule : int, {"salakhutdinov2008"} or array, default=1000
         Number of equal steps of the inverse temperature, the 14 500 steps of Salakhutdinov and
         Murray (2008), or the inverse temperatures themselves.
-    n_jobs : int, default=None
-        Number of threads; each runs a block of 100 chains. The results do not depend on it.
     rungs : Ladder, default=None
         Anneal along the machines of a ladder, at equal distances on the schedule, instead of
         temperatures of one machine. None is the ladder of a fitted estimator, where it has one.
@@ -114,14 +111,10 @@ class AIS:
 
     n_chains: int = 100
     schedule: Any = 1000
-    n_jobs: int | None = None
     rungs: Any = None
 
     def __post_init__(self):
         check_count("n_chains", self.n_chains, 1)
-        check_count("n_jobs", self.n_jobs, or_none=True)
-        if self.n_jobs == 0:
-            raise ValueError("n_jobs must be a number of threads, -1 for all cores, or None")
         _temperatures(self.schedule)
         if self.rungs is not None and not hasattr(self.rungs, "machines_to"):
             raise ValueError(f"rungs must be a Ladder or None, got {self.rungs!r}")
@@ -214,10 +207,8 @@ class AIS:
     @one_blas_thread
     def _run(self, run, blocks, rng):
         """Return the log weights of all blocks, each with a random stream of its own."""
-        jobs = zip(blocks, rng.spawn(len(blocks)), strict=True)
-        parts = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-            delayed(run)(block, stream) for block, stream in jobs
-        )
+        streams = rng.spawn(len(blocks))
+        parts = [run(block, stream) for block, stream in zip(blocks, streams, strict=True)]
         return np.concatenate([to_numpy(part) for part in parts])
 
 

@@ -74,10 +74,6 @@ class InferenceMethod(HyperParameters):
             + (f"; use {alternative}" if alternative else "")
         )
 
-    def applies_to(self, machine) -> bool:
-        """Return whether the method applies to the machine."""
-        return self.unmet(machine) is None
-
     def check(self, machine):
         """Raise ValueError if the method does not apply to the machine."""
         sentence = self.unmet(machine)

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import effective_n_jobs
 
-from .._checks import check_count, look_up
+from .._checks import look_up
 from ..arrays import (
     add_products,
     cast,
@@ -112,7 +111,6 @@ def propagate(
     tol=1e-8,
     damping=0.0,
     start="fields",
-    n_jobs=None,
     log_partition=False,
     pairs=False,
 ):
@@ -148,9 +146,6 @@ def propagate(
         large (see ``residual``) and ``log_partition`` is not wanted, that solution is returned, at
         a small part of the cost of a sweep. Other instances start at its messages, or at their
         fields if TAP does not converge.
-    n_jobs : int, default=None
-        Threads over instances, -1 for all processors; default: as many as BLAS may use. The
-        result does not depend on it.
     log_partition : bool, default=False
         Whether to compute the Bethe log Z of each instance.
     pairs : bool, default=False
@@ -169,15 +164,12 @@ def propagate(
     method = BeliefPropagation(max_iter, tol, damping, product)
     from_tap = {"fields": False, "tap": True} if product == "sum" else {"fields": False}
     from_tap = look_up("start", start, from_tap, ", or 'tap' with product='sum'")
-    check_count("n_jobs", n_jobs, or_none=True)
     machine = _checked_machine(W, visible_fields, hidden_fields)
-    wanted = {"log_partition": log_partition, "pairs": pairs, "n_jobs": n_jobs}
+    wanted = {"log_partition": log_partition, "pairs": pairs}
     return propagate_rows(method, machine, from_tap=from_tap, **wanted)
 
 
-def propagate_rows(
-    method, machine, *, from_tap=False, log_partition=False, pairs=False, n_jobs=None
-):
+def propagate_rows(method, machine, *, from_tap=False, log_partition=False, pairs=False):
     """Do what :func:`propagate` does, in a machine of binary units with fields for each row.
 
     With ``from_tap`` it starts at TAP. Parameters must be finite; there may be no hidden units.
@@ -185,7 +177,7 @@ def propagate_rows(
     if machine.n_units[1] == 0:
         return _independent(method, machine)
     method.check(machine)
-    wanted = log_partition, pairs, n_jobs
+    wanted = log_partition, pairs
     if not from_tap:
         return _propagate(method, machine, None, *wanted)
     expansion = _Expansion(machine)
@@ -349,7 +341,7 @@ def _pair_error(cubes):
     return xp.maximum(*largest) / _PAIR_ERROR**2
 
 
-def _propagate(method, machine, start, log_partition, pairs, n_jobs):
+def _propagate(method, machine, start, log_partition, pairs):
     """Return the result of sweeps from a start, by default the fields."""
     odds = Odds(machine.weights[0], method.product, machine.largest[0])
     fields = _Fields(*fields_of(machine))
@@ -360,7 +352,7 @@ def _propagate(method, machine, start, log_partition, pairs, n_jobs):
         together = _ELEMENTS // size
     else:
         n_parts = min(_N_PARTS, n, -(-n * size // _MIN_PART))
-        n_jobs = n_threads() if n_jobs is None else effective_n_jobs(n_jobs)
+        n_jobs = n_threads()
         # One thread works best on what its cache holds, and several on longer operations.
         block = (_SHARED if n_jobs > 1 else BLOCK) // min(size, BLOCK)
         together = min(block, _MAX_TOGETHER // size)

@@ -44,11 +44,6 @@ class TableColumn:
     is_site: ClassVar[bool] = False
     width: ClassVar[int] = 1
 
-    @property
-    def meaning(self):
-        """All that the meaning of the column's parameters depends on, a tuple."""
-        return self.name, self.kind
-
 
 @dataclass(frozen=True)
 class NamedColumn(TableColumn):
@@ -58,10 +53,6 @@ class NamedColumn(TableColumn):
     ordered: bool = False
 
     is_named = True
-
-    @property
-    def meaning(self):
-        return *super().meaning, self.values.tolist()
 
     def encode(self, column):
         """Return the codes of values, and the values that are unknown."""
@@ -184,10 +175,6 @@ class RatingColumn(NumberColumn):
     @property
     def unit(self):
         return Binomial(max(1, int(self.upper - self.lower)))
-
-    @property
-    def meaning(self):
-        return *super().meaning, self.lower, self.upper
 
     @property
     def origin(self):

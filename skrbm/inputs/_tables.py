@@ -81,14 +81,6 @@ class TableEncoder:
         self.table = [column.description() for column in observed]
         return self
 
-    def check_same(self, other):
-        """Raise ValueError if another encoder is not of a table with the same columns."""
-        if not isinstance(other, TableEncoder):
-            raise ValueError("init must be a fitted TabularRBM")
-        mine, others = ([column.meaning for column in own.table] for own in (self, other))
-        if mine != others:
-            raise ValueError("init was fitted to another table, with other columns or values")
-
     def _asked_kinds(self, names):
         """Return the kinds of ``kinds`` by the numbers of the columns."""
         if isinstance(self.kinds, str):

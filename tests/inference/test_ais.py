@@ -177,14 +177,6 @@ def test_the_base_is_as_wide_as_the_starts_and_as_the_machine(name):
         assert base is own
 
 
-def test_results_do_not_depend_on_the_number_of_jobs():
-    machine = make(PAIRS[0])
-    one, two = (forward(machine, BASES[0], n_chains=250, schedule=20, n_jobs=n) for n in (None, 2))
-    assert one == two
-    first = forward(machine, BASES[0], n_chains=100, schedule=20)
-    assert abs(first.value - one.value) > 1e-9  # blocks have streams of their own
-
-
 def test_schedules():
     assert_allclose(_temperatures(4), [0, 0.25, 0.5, 0.75, 1])
     assert_allclose(_temperatures([0, 0.1, 1]), [0, 0.1, 1])
@@ -199,7 +191,6 @@ def test_schedules():
     [
         *(("schedule", bad) for bad in ("fast", 0, 2.5, None, [0, 0.9], [0, 0.7, 0.5, 1], [1.0])),
         *(("n_chains", bad) for bad in (0, 2.5, None)),
-        *(("n_jobs", bad) for bad in (0, 1.5)),
         ("rungs", 5),
     ],
 )

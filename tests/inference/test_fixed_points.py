@@ -53,7 +53,7 @@ CASES = [
     pytest.param(name, shape, id=f"{name}-{shape}")
     for name, method in FIXED_POINTS.items()
     for shape, (kinds, sizes) in SHAPES.items()
-    if method.applies_to(random_machine(kinds, sizes, 0))
+    if method.unmet(random_machine(kinds, sizes, 0)) is None
 ]
 cases = pytest.mark.parametrize(("name", "shape"), CASES)
 FEW = ("bernoulli-bernoulli", "bernoulli-truncated_gauss_bernoulli", "gaussian-bernoulli", "deep")
@@ -291,17 +291,12 @@ def test_each_row_may_have_parameters_of_its_own(name, shape):
 def test_max_iter_is_honoured_and_unconverged_rows_are_flagged(name, shape):
     method, machine = FIXED_POINTS[name], make(shape, 11)
     state = lerp(fixed_point(method, machine), start(method, machine), [1.0, 0.5, 0.0])
-    calls, settings = [], {"max_iter": 2, "tol": 1e-25, "damping": 0.0}
-    solution = solve(method, machine, state, **settings, callback=lambda *args: calls.append(args))
+    solution = solve(method, machine, state, max_iter=2, tol=1e-25, damping=0.0)
     assert solution.converged.tolist() == [False, False, True]
     assert solution.n_iter.tolist() == [2, 2, 1]
     assert (solution.residual[:2] > 1e-25).all()
     assert solution.residual[2] <= 1e-25
-    assert [iteration for iteration, _, _ in calls] == [1, 2]
-    assert [rows.tolist() for _, _, rows in calls] == [[0, 1, 2], [0, 1]]
     old, new = state, method.step(machine, state)
-    for a, b in zip(calls[0][1].means, new.means, strict=True):
-        assert_allclose(a, b, rtol=1e-12)
     damped = solve(method, machine, old, max_iter=1, damping=0.3, tol=0.0).state
     for a, b, c in zip(leaves(old), leaves(new), leaves(damped), strict=True):
         assert_allclose(c, 0.3 * a + 0.7 * b, rtol=1e-12, atol=1e-15)

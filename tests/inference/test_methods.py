@@ -161,7 +161,7 @@ STRONG = random_machine(("bernoulli", "bernoulli"), (3, 2), 0, strength=1e4)
     ],
 )
 def test_machines_that_lack_something(method, machine, words):
-    assert not method.applies_to(machine)
+    assert method.unmet(machine) is not None
     with pytest.raises(ValueError, match=f"{words}"):
         method.check(machine)
 

@@ -40,7 +40,7 @@ def make(kinds, seed=0, strength=0.7, **kwargs):
 
 
 def applies(name, kinds):
-    return PHASES[name].sampler.applies_to(make(kinds))
+    return PHASES[name].sampler.unmet(make(kinds)) is None
 
 
 def each(kinds, names=SAMPLERS):

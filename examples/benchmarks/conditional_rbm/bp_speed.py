@@ -56,7 +56,7 @@ def compare(n, n_visible, n_hidden, n_paper, args):
             paper(W, b[i], c[i], 10) for i in reversed(range(n_paper))
         ][-1]
         runs[f"skrbm {name}"] = lambda W=W, b=b, c=c: expit(
-            propagate(W, b, c, max_iter=10, tol=0.0, n_jobs=1).visible[0]
+            propagate(W, b, c, max_iter=10, tol=0.0).visible[0]
         )
     with threadpool_limits(1):
         seconds = timed(runs, args.repeats)
@@ -77,7 +77,7 @@ def large():
     W, b, c = instances(1, 10000, 2000, np.float32)
     begin = time.perf_counter()
     with threadpool_limits(1):
-        found = propagate(W, b, c, n_jobs=1)
+        found = propagate(W, b, c)
     seconds = time.perf_counter() - begin
     print(f"\n10 000 x 2000, float32: {found.n_iter[0]} sweeps, {seconds:.2f} s")
 
