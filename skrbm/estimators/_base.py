@@ -195,7 +195,8 @@ class BaseRBM(DensityModel):
         return components, intercept_hidden, intercept_visible
 
     def _density(self, machine, state, parts):
-        return Density(machine, parts.phase.visible(state), parts.coordinates)
+        starts, volume = parts.phase.visible(state), self._log_volume
+        return Density(machine, starts, parts.coordinates, volume=volume)
 
     # ------------------------------------------------------------------------- training
 

@@ -94,8 +94,13 @@ class DensityModel(
         machine = in_double(self.machine_)
         starts, ladder = cast(self.starts_, machine.dtype), getattr(self, "ladder_", None)
         encode = self._encode if takes_table(self) else None
-        parts = {"ladder": ladder, "encode": encode}
+        parts = {"ladder": ladder, "encode": encode, "volume": self._log_volume}
         return Density(machine, starts, **parts, method=self._own_fixed_point())
+
+    @property
+    def _log_volume(self):
+        """By how much log-densities of values of X exceed those of encoded rows, or None."""
+        return self._encoder.log_volume if takes_table(self) else None
 
     @property
     def _n_features_out(self):
@@ -350,7 +355,7 @@ class DensityModel(
             starts = (take_rows(self.starts_, own[:, 0]) for own in blocks_of(self, rows))
         else:
             starts = map(dense, blocks_of(self, rows_to_start(self, init, n_samples)))
-        return decoded(self, map(chains_of(self, method, n_steps, rng), starts))
+        return decoded(self, map(chains_of(self, method, n_steps, rng), starts), drawn=True)
 
     @_unless_absent
     @by_blocks
@@ -381,7 +386,8 @@ class DensityModel(
             missing ones E[v_i | observed].
         """
         own = self._own_fixed_point()
-        return decoded(self, imputed(self, X, method, own, n_steps, random_state), X)
+        blocks = imputed(self, X, method, own, n_steps, random_state)
+        return decoded(self, blocks, X, completes=True)
 
     @_unless_absent
     def gibbs(self, v, random_state=None):
@@ -401,7 +407,7 @@ class DensityModel(
         X, machine = visible_rows(self, v), self.machine_
         rng = make_rng(random_state, machine.weights[0])
         blocks = (chain_ends(machine, rng, dense(rows), 1) for rows in blocks_of(self, X))
-        return decoded(self, blocks, v)
+        return decoded(self, blocks, v, drawn=True)
 
     @_unless_absent
     @one_blas_thread

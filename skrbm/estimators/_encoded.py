@@ -3,12 +3,15 @@
 An estimator of tables, whose columns are not those of its machine, gives by ``_new_encoder()`` an
 object with
 
-- ``fit(X, columns)``: finds out about a table and its columns, NumPy arrays; returns itself;
+- ``fit(X, columns, weights)``: finds out about a table and its columns, NumPy arrays, and weights
+  of its rows, None for 1; returns itself;
+- ``finish()``: ends what ``fit`` and ``joined`` do, with warnings of columns;
 - ``joined(encoders)``: returns one for the rows of all ranks, each of which has fitted its own;
 - ``encode(columns)``: returns the machine's columns, a NumPy array or a sparse matrix, with NaN
   where a value is missing;
-- ``decode(blocks)``: returns a table of rows of the machine's columns, or of their means, which are
-  given in blocks of rows.
+- ``decode(blocks, given, drawn)``: returns a table of rows of the machine's columns, or of their
+  means, which are given in blocks of rows;
+- ``log_volume(rows)``: returns by how much log-densities of values exceed those of encoded rows.
 
 It is kept as ``_encoder``. Without one the columns of X are those of the machine, and ``_frame``
 turns visible values into DataFrames after a fit to one. Categories have
@@ -72,11 +75,14 @@ def encoded(
     if source is not None and blocks:
         return _encoded_blocks(estimator, source, reset, missing)
     columns = columns_of(estimator, X, reset=reset)
+    weights = None
     if sample_weight is not None:
-        columns = _with_weight(columns, sample_weight)
+        weights = check_weights(sample_weight, np.empty((len(columns[0]), 0)))
+        columns = _with_weight(columns, weights)
     if reset:
-        encoder = estimator._new_encoder().fit(X, columns)
+        encoder = estimator._new_encoder().fit(X, columns, weights)
         estimator._encoder = _of_ranks(encoder, len(columns))
+        estimator._encoder.finish()
     place = X if reset else estimator.machine_.weights[0]
     return _encoded_columns(estimator._encoder, columns, place, missing, sparse)
 
@@ -100,6 +106,7 @@ def _encoded_blocks(estimator, source, reset, missing):
     place = None if reset else estimator.machine_.weights[0]
     if reset and not source.is_read_once and estimator._new_encoder().finds_values:
         estimator._encoder, reset = _of_ranks(*_encoder_of_blocks(estimator, source)), False
+        estimator._encoder.finish()
 
     def check(block):
         nonlocal reset
@@ -137,15 +144,17 @@ def blocks_of(estimator, X):
         yield from row_blocks(X, max(_FEWEST_ROWS, _MOST_ELEMENTS // width))
 
 
-def decoded(estimator, blocks, like=None):
+def decoded(estimator, blocks, like=None, *, drawn=False, completes=False):
     """Return visible values of the machine, or their means, as values of X.
 
     ``blocks`` are their rows, each block used and left before the next one is asked for. Rows of a
-    data frame get the index of ``like``, whose rows they belong to.
+    data frame get the index of ``like``, whose rows they belong to. If these complete ``like``, its
+    numbers are kept. ``drawn`` tells draws from means.
     """
     frame = getattr(estimator, "_frame", None)
     if takes_table(estimator):
-        found = estimator._encoder.decode(blocks)
+        given = columns_of(estimator, like) if completes else None
+        found = estimator._encoder.decode(blocks, given, drawn)
     elif frame is None:
         (found,) = blocks  # those of blocks_of
     else:
@@ -191,11 +200,9 @@ def _of_ranks(encoder, n_columns):
     return encoder.joined(encoders)
 
 
-def _with_weight(columns, sample_weight):
+def _with_weight(columns, weights):
     """Return columns of which rows of weight 0 have the values of another row."""
-    n = len(columns[0])
-    weights = check_weights(sample_weight, np.empty((n, 0)))
     if weights is None or weights.all():
         return columns
-    index = np.where(weights > 0, np.arange(n), np.argmax(weights))
+    index = np.where(weights > 0, np.arange(len(weights)), np.argmax(weights))
     return [column[index] for column in columns]

@@ -120,7 +120,7 @@ def drawn_given(model, X, *, init, n_steps, random_state, method="auto"):
         return completed(machine, X, observed, rng, n_steps, sampler)
 
     drawn = (by_blocks(draws, sampler, machine, *block) for block in blocks)
-    return decoded(model, drawn, X)
+    return decoded(model, drawn, X, drawn=True, completes=True)
 
 
 def hidden_means(model, X, method):
@@ -212,6 +212,12 @@ def denoised(model, Y, noise, *, method, n_steps, return_std, random_state, **op
     """
     if n_steps is not None:
         check_count("n_steps", n_steps, 1)
+    skewed = [name for name, kind in getattr(model, "kinds_", {}).items() if kind == "skewed"]
+    if skewed:
+        raise ValueError(
+            f"denoise takes no skewed columns, whose units are not those of the noise, and "
+            f"{skewed} are; set their kinds to 'real'"
+        )
     machine, given, Y = model.machine_, Y, model._encode(Y, missing=True)
     if has_missing(Y):
         raise ValueError("Y contains NaN; denoise takes complete rows, impute fills others")

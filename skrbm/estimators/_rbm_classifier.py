@@ -55,7 +55,7 @@ _MAX_LABELS = 12  # binary ones, whose values are summed over
 class LabelledRBM(RBM):
     """Machine whose last visible columns are labels; :class:`RBMClassifier` makes and fits it."""
 
-    labels = None
+    labels = encoder = None
     _may_restart = False  # labels tell modes apart, whether or not chains mix between them
 
     def _has_joint_columns(self, hidden):
@@ -66,6 +66,10 @@ class LabelledRBM(RBM):
         if reset:
             self.n_features_in_ = X.shape[1]
         return X if sparse else dense(X)
+
+    @property
+    def _log_volume(self):
+        return None if self.encoder is None else self.encoder.log_volume
 
     def _parts(self, rows=None):
         return replace(super()._parts(rows), labels=self.labels)
@@ -252,6 +256,7 @@ class RBMClassifier(
         rbm = self.rbm_ if resumes else LabelledRBM()
         rbm.set_params(**params)
         vars(rbm).update({k: v for k, v in vars(given).items() if "_callback" in k})
+        rbm.encoder = self._encoder if takes_table(self) else None
         rbm.labels = LabelColumns(_values_of(targets), float(self.discriminative))
         try:
             method(rbm, _joined(X, V), sample_weight=weights)

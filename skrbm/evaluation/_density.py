@@ -33,6 +33,9 @@ class Density:
     encode : callable, default=None
         ``encode(X)`` returns a user's table as numbers with the machine's columns; None if data
         have these columns.
+    volume : callable, default=None
+        ``volume(rows)`` returns by how much log-densities of data exceed those of visible values of
+        the machine, for encoded rows in which NaN is missing; None if data are not encoded.
     method : FixedPoint, default=None
         By which the estimator learns; None if it samples.
     """
@@ -42,6 +45,7 @@ class Density:
     coordinates: Coordinates | None = None
     ladder: Any = None
     encode: Any = None
+    volume: Any = None
     method: Any = None
 
     @property
@@ -72,9 +76,10 @@ class Density:
 
         X has the machine's coordinates, and p is the density in those of the data.
         """
-        if self.coordinates is None:
-            return precise_free_energy(self.machine, X)
-        return free_energy(self.machine, X) + self.coordinates.log_volume
+        if self.coordinates is not None:
+            return free_energy(self.machine, X) + self.coordinates.log_volume
+        free = precise_free_energy(self.machine, X)
+        return free if self.volume is None else free - self.volume(X)
 
     def log_weight(self, X):
         """Return log p(x) + log Z of rows of visible values, or a lower bound of it."""

@@ -89,6 +89,9 @@ def free_energy_given(density, X, seed, accuracy=PRECISE):
         annealed = _annealed(machine, base, *rows, seed, accuracy)
         found = replaced(found, left, annealed)
     free = -found
+    if density.volume is not None:
+        missing = float("nan") * namespace(values).ones_like(values)
+        free = free - density.volume(namespace(X).where(seen, values, missing))
     if density.coordinates is not None:
         free = free + density.coordinates.log_volume_of(seen)
     if not len(full):

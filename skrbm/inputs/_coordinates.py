@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
 import scipy.sparse as sp
 
-from ..arrays import cast, from_numpy, namespace, to_numpy
+from ..arrays import cast, from_numpy, namespace
 from ..units import Theta
+from ..units._gaussian import deviations_of_constants
 
 _ROUNDING = 1e-12  # error of sums over many rows, relative to the mean
 
@@ -27,15 +27,15 @@ class Coordinates(NamedTuple):
     def standard(cls, mean, deviation, columns=None):
         """Return the coordinates in which columns have mean 0 and standard deviation 1.
 
-        Constant columns get the median deviation of the others (:func:`filled`). ``columns``, a
+        Constant columns get what :func:`filled` gives them. ``columns``, a
         NumPy array of bool, selects those that are standardized; None is all.
         """
         xp = namespace(mean)
         kept = varies(mean, deviation, mean.dtype)
         if columns is None:
-            return cls(mean, filled(xp.where(kept, deviation, 0.0 * deviation)))
+            return cls(mean, filled(xp.where(kept, deviation, 0.0 * deviation), mean))
         columns = from_numpy(columns, mean)
-        divisor = filled(xp.where(kept & columns, deviation, 0.0 * deviation))
+        divisor = filled(xp.where(kept & columns, deviation, 0.0 * deviation), mean)
         divisor = xp.where(columns, divisor, xp.ones_like(divisor))
         return cls(xp.where(columns, mean, 0.0 * mean), divisor)
 
@@ -99,8 +99,7 @@ def varies(mean, deviation, dtype):
     return deviation > max(_ROUNDING, 2.0 * float(xp.finfo(dtype).eps)) * xp.abs(mean)
 
 
-def filled(deviation):
-    """Replace deviations of 0 by the median of the others, or by 1."""
-    xp, known = namespace(deviation), to_numpy(deviation)
-    median = float(np.median(known[known > 0])) if (known > 0).any() else 1.0
-    return xp.where(deviation > 0, deviation, median * xp.ones_like(deviation))
+def filled(deviation, mean):
+    """Replace deviations of 0 by :func:`~skrbm.units._gaussian.deviations_of_constants`."""
+    usual = deviations_of_constants(mean, deviation)
+    return namespace(deviation).where(deviation > 0, deviation, usual)

@@ -155,7 +155,7 @@ class CategoryEncoder:
         encoder.categories_ = [_given_values(values, j) for j, values in enumerate(categories)]
         return encoder
 
-    def fit(self, X, columns):
+    def fit(self, X, columns, weights=None):
         """Find the categories of a table X with the given columns; return self."""
         if self.finds_values:
             self.categories_ = [values_of(X, j, column) for j, column in enumerate(columns)]
@@ -181,6 +181,9 @@ class CategoryEncoder:
         ]
         return joined
 
+    def finish(self):
+        """End the search for categories."""
+
     def check_same(self, other):
         """Raise ValueError if another encoder has other categories."""
         mine, others = ([list(c) for c in getattr(e, "categories_", ())] for e in (self, other))
@@ -203,6 +206,10 @@ class CategoryEncoder:
         """Return the one-hot columns as a CSR matrix of bytes, or of float32 with NaN."""
         return one_hot(self.codes(columns), self.sizes)
 
+    def log_volume(self, rows):
+        """Return 0: categories have no density."""
+        return 0.0
+
     def codes(self, columns):
         """Return the codes of the values, -1 where missing, of shape (n_rows, n_columns)."""
         codes, unknown = [], {}
@@ -212,7 +219,7 @@ class CategoryEncoder:
         report_unknown(unknown, self.handle_unknown)
         return np.stack(codes, axis=1)
 
-    def decode(self, blocks):
+    def decode(self, blocks, given=None, drawn=False):
         """Return the values of one-hot rows, or the most probable ones of probabilities.
 
         Parameters

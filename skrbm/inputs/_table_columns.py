@@ -58,7 +58,7 @@ class NamedColumn(TableColumn):
         """Return the codes of values, and the values that are unknown."""
         return codes_of(self.values, column)
 
-    def decode(self, rows):
+    def decode(self, rows, drawn=False):
         """Return values of rows of the units, or of their means."""
         return self.values[self._codes(rows)]
 
@@ -112,6 +112,16 @@ class NumberColumn(TableColumn):
     is_named, origin, is_whole = False, 0.0, False
     unit = Gaussian()
 
+    @classmethod
+    def fit(cls, name, dtype, seen):
+        """Return the column of some :class:`Observations`."""
+        return cls(name, dtype, float(seen.values[0]), float(seen.values[-1]))
+
+    @property
+    def _limits(self):
+        """The smallest and the largest value of the unit."""
+        return self.unit.bounds
+
     def encode(self, column):
         """Return values as float64 values of the unit, NaN where missing, and an empty tuple."""
         missing = missing_values(column)
@@ -119,7 +129,7 @@ class NumberColumn(TableColumn):
         numbers[~missing] = as_numbers(column[~missing], self.name) - self.origin
         if self.is_whole and (numbers[~missing] % 1 != 0).any():
             raise ValueError(f"column {self.name!r} has kind {self.kind!r} and no whole numbers")
-        lower, upper = self.unit.bounds
+        lower, upper = self._limits
         if (~missing & ((numbers < lower) | (numbers > upper))).any():
             warnings.warn(
                 f"column {self.name!r} has values out of [{self.lower:g}, {self.upper:g}], the "
@@ -129,12 +139,19 @@ class NumberColumn(TableColumn):
             )
         return np.clip(numbers, lower, upper), ()
 
-    def decode(self, rows):
-        """Return values of rows of the unit, or of their means.
+    def decode(self, rows, drawn=False):
+        """Return values of rows of the unit, or of their means."""
+        return self._typed(rows[:, 0].astype(np.float64) + self.origin)
+
+    def log_volume(self, rows):
+        """Return by how much log-densities of values exceed those of encoded rows."""
+        return np.zeros(len(rows))
+
+    def _typed(self, numbers):
+        """Return numbers that the dtype of the column can hold.
 
         A column that was constant in training keeps its value.
         """
-        numbers = rows[:, 0].astype(np.float64) + self.origin
         if self.lower == self.upper:
             numbers = np.full_like(numbers, self.lower)
         if self.is_whole or "int" in self.dtype.lower():
@@ -146,13 +163,6 @@ class NumberColumn(TableColumn):
         # the largest float that an int64 holds is below its maximum
         largest = min(float(info.max), np.nextafter(float(info.max) + 1, 0))
         return np.clip(numbers, float(info.min), largest)
-
-
-@dataclass(frozen=True)
-class RealColumn(NumberColumn):
-    """Column of any numbers."""
-
-    kind = "real"
 
 
 @dataclass(frozen=True)
@@ -182,6 +192,32 @@ class RatingColumn(NumberColumn):
 
 
 @dataclass(frozen=True)
+class DiscreteColumn(RatingColumn):
+    """Column of a few whole numbers, each with parameters of its own, and means as numbers."""
+
+    kind, is_site = "discrete", True
+
+    @property
+    def unit(self):
+        return Categorical(self.width)
+
+    @property
+    def width(self):
+        return int(self.upper - self.lower) + 1
+
+    @property
+    def _limits(self):
+        return 0.0, self.width - 1.0
+
+    def encode(self, column):
+        numbers, unknown = super().encode(column)
+        return np.where(numbers == numbers, numbers, -1).astype(int), unknown
+
+    def decode(self, rows, drawn=False):
+        return self._typed(rows.astype(np.float64) @ np.arange(self.width) + self.origin)
+
+
+@dataclass(frozen=True)
 class PositiveColumn(NumberColumn):
     """Column of numbers that are 0 or more."""
 
@@ -197,19 +233,6 @@ class CountColumn(PositiveColumn):
     """Column of whole numbers from 0 on without an upper bound."""
 
     kind, is_whole, unit = "count", True, Poisson()
-
-
-_IN_ORDER = (
-    BinaryColumn,
-    RatingColumn,
-    CountColumn,
-    RealColumn,
-    PositiveColumn,
-    BoundedColumn,
-    CategoricalColumn,
-)
-KINDS = {cls.kind: cls for cls in _IN_ORDER}
-"""The kinds of columns by name, in the order of the encoded columns."""
 
 
 def check_no_times(values, name, dtype=None):

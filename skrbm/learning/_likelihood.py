@@ -203,7 +203,7 @@ class LikelihoodMonitor(Monitor):
         density = self.density(machine, state)
         if self.log_z is not None and not self.rows.has_missing:
             own = self._log_weights(density, self.train) - self.log_z.value
-            independent = self._independent(machine)
+            independent = self._independent(density)
             loss, n = independent - own, self.weights.sum()
             mean = self._mean(loss)
             error = math.hypot(self.log_z.std, (self._mean((loss - mean) ** 2) / n) ** 0.5)
@@ -224,20 +224,22 @@ class LikelihoodMonitor(Monitor):
             f"{self.phase().remedy}."
         )
 
-    def _independent(self, machine):
+    def _independent(self, density):
         """Return log-likelihoods of training rows by independent units fitted to the data."""
+        machine = density.machine
         unit, theta = machine.units[0], self.rows.initial_theta
         theta = theta.map(lambda part: cast(part, machine.dtype))
 
-        def function(rows):
-            rows, observed = split_missing(rows)
+        def function(given):
+            volume = 0.0 if density.volume is None else density.volume(given)
+            rows, observed = split_missing(given)
             if unit.is_joint and observed is not None:
                 own = held(unit, rows, observed).log_partition(theta)
-                return row_sums(own) - unit.total_log_partition(theta)
+                return volume + row_sums(own) - unit.total_log_partition(theta)
             log_z = unit.log_partition(theta)
             if observed is not None:
                 log_z = namespace(rows).where(by_site(unit, observed), log_z, 0 * log_z)
-            return unit.log_weight(theta, rows) - row_sums(log_z)
+            return volume + unit.log_weight(theta, rows) - row_sums(log_z)
 
         return self._values(function, self.train)
 

@@ -10,6 +10,7 @@ from ._gaussian import Gaussian
 from ._interval import TruncatedGaussBernoulli, TruncatedGaussian
 from ._multinomial import Multinomial
 from ._relu import DoubleReLU, ReLU
+from ._spiked import SpikedGaussian
 
 UNITS = {
     "bernoulli": Bernoulli,
@@ -34,6 +35,7 @@ __all__ = [
     "Multinomial",
     "Poisson",
     "ReLU",
+    "SpikedGaussian",
     "Spin",
     "Theta",
     "TruncatedGaussBernoulli",

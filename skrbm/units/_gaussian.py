@@ -33,8 +33,8 @@ class Gaussian(Unit):
     exp(field' x - x' P x / 2), in which all hidden states share the precision matrix P. Hidden
     units then need not describe linear correlations.
 
-    A column that is constant in training gets the median variance of the others, or 1 if there are
-    none, so that other values have a sensible density.
+    A column that is constant in training gets the median deviation of the others, but no less than
+    the size of its value (1 for 0), so that other values have a sensible density.
 
     Parameters
     ----------
@@ -287,12 +287,25 @@ def _shrinkage(products, fourth, n):
     return min(max(noise / apart, _LEAST_SHRINKAGE), 1.0)
 
 
+def deviations_of_constants(mean, deviation):
+    """Return standard deviations for columns that are constant in training, whose own is 0.
+
+    The median of the others, but no less than the size of the value, or 1 if that is 0. Constant
+    columns tell nothing of their scale. One that is k times too large costs log k nats a row, the
+    same for all rows; one that is k times too small costs a row with another value k**2 / 2.
+    """
+    xp, known = namespace(mean), to_numpy(deviation)
+    median = float(np.median(known[known > 0])) if (known > 0).any() else 0.0
+    size = xp.abs(mean)
+    return xp.clip(xp.where(size > 0, size, xp.ones_like(size)), median, None)
+
+
 def _usual_variances(mean, variance):
-    """Return variances, with the median of the others for columns that are constant."""
+    """Return variances, with those of :func:`deviations_of_constants` where there is none."""
+    xp = namespace(mean)
     varies = variance > (_ROUNDING * mean) ** 2
-    others = to_numpy(variance)[to_numpy(varies)]
-    usual = float(np.median(others)) if others.size else 1.0
-    return namespace(mean).where(varies, variance, usual)
+    known = xp.where(varies, variance, xp.zeros_like(variance))
+    return xp.where(varies, variance, deviations_of_constants(mean, xp.sqrt(known)) ** 2)
 
 
 def _diagonal(values):

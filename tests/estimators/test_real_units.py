@@ -182,11 +182,16 @@ def test_history_has_the_tap_log_likelihood_of_the_machine(kind):
 @pytest.mark.parametrize("Estimator", [RBM, TabularRBM])
 def test_a_column_that_is_constant_in_training_has_the_spread_of_the_others(Estimator):
     X = np.random.default_rng(0).normal(size=(200, 4)) * [1, 2, 2, 20]
-    X[:, 0] = 5.0
+    X[:, 0] = 1.0
     visible = {} if Estimator is TabularRBM else {"visible": "gaussian"}
     rbm = Estimator(2, n_iter=2, random_state=0, **visible).fit(X)
     moved = X + np.array([1.0, 0, 0, 0])
     lost = (rbm.score_samples(X) - rbm.score_samples(moved)).mean()
-    assert 0.05 < lost < 0.3  # 1 / (2 * 4) without couplings
+    # 1 / (2 * 4) without couplings; log 2 more where values beyond the range are far off by the
+    # logarithm of the distance
+    assert 0.05 < lost < (1.0 if Estimator is TabularRBM else 0.3)
+    small = Estimator(2, n_iter=1, random_state=0, **visible).fit(1e-3 * (X - [1, 0, 0, 0]))
+    lost = small.score_samples(1e-3 * X[:9]) - small.score_samples(1e-3 * X[:9] + [3, 0, 0, 0])
+    assert (lost < 50).all()  # of a constant 0, which tells no scale
     alone = Estimator(2, n_iter=1, random_state=0, **visible).fit(np.full((20, 2), 3.0))
     assert -20 < alone.score(np.full((2, 2), 4.0)) < 0

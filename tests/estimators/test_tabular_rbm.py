@@ -55,7 +55,7 @@ def fitted(X, **params):
 
 def test_kinds_are_found_from_dtypes():
     rbm = fitted(people())
-    kinds = ["real", "real", "binary", "categorical", "rating", "categorical"]
+    kinds = ["real", "real", "binary", "categorical", "rating", "categorical"]  # 40 rows a value
     assert list(rbm.kinds_.values()) == kinds and list(rbm.kinds_) == list(people())
     expected = [(Bernoulli(), 1), (Binomial(4), 1), (Gaussian(), 2), (Categorical((3, 3)), 6)]
     assert rbm.units_[0] == ColumnUnits(expected)
@@ -77,7 +77,7 @@ def test_integers_that_missing_values_have_made_floats():
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_whole_numbers_stay_in_the_range_of_their_dtype(library):
-    """More than 50 of 500 draws, each below 0 by 0.28, are at the end but for chance < 1e-18."""
+    """And within those of the training data."""
     age = np.repeat(np.array([0, 0, 0, 150], dtype=np.uint8), 5)
     huge = np.iinfo(np.int64).max - 1000 * np.arange(20)
     near = np.iinfo(np.int64).max - np.arange(20) % 5  # too close for floats to tell them apart
@@ -86,7 +86,7 @@ def test_whole_numbers_stay_in_the_range_of_their_dtype(library):
     assert rbm.kinds_ == {"age": "real", "huge": "real", "near": "real"}
     drawn = rbm.sample(500, random_state=0)
     assert list(drawn.dtypes) == list(X.dtypes)
-    assert (drawn["age"] == 0).sum() > 50
+    assert drawn["age"].min() >= 0 and drawn["age"].max() <= 150
     assert drawn["huge"].min() > 9e18 and drawn["near"].min() > 9e18
 
 

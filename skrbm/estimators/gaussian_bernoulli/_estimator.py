@@ -79,9 +79,9 @@ class GaussianBernoulliRBM(BaseRBM):
     standardize : bool, default=True
         Whether to train in coordinates in which each column of the data has mean 0 and standard
         deviation 1. Parameters and results are in the units of the data in either case. A constant
-        column is centred and divided by the median deviation of the others, or by 1 if all are
-        constant. Coordinates and noise are those of the first data, also for ``partial_fit`` and
-        ``warm_start``: the first call of ``partial_fit`` should have many rows.
+        column is centred and divided by the median deviation of the others, but no less than the
+        size of its value (1 for 0). Coordinates and noise are those of the first data, also for
+        ``partial_fit`` and ``warm_start``: the first call of ``partial_fit`` should have many rows.
     {optimizer}
         Adam [2]_ keeps weak hidden units from dying out, and reaches higher likelihoods. A name
         stands for an optimizer with ``alpha=0.0``, ``schedule="cosine"`` and

@@ -114,7 +114,7 @@ def first_machine(rows, noise, scale, mean, deviation):
     of the machine are near ``mean``.
     """
     xp = namespace(rows)
-    variance = filled(deviation) ** 2
+    variance = filled(deviation, mean) ** 2
     components = scale * (rows - mean + _NOISE * deviation * noise)
     weights = components / variance
     hidden = Theta(-0.5 * xp.sum(weights * (rows + mean), axis=1))

@@ -1,0 +1,126 @@
+"""Real columns of tables: skewed ones, ones with a spike, and values beyond those of training."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+from skrbm import RBMClassifier, TabularRBM
+
+
+def amounts(n=300, seed=0):
+    """A column of each kind, which depend on two groups of rows."""
+    rng = np.random.default_rng(seed)
+    z = rng.random(n) < 0.5
+    return pd.DataFrame(
+        {
+            "real": rng.normal(size=n) + z,
+            "skewed": rng.lognormal(z, 1.0),
+            "spiked": np.where(rng.random(n) < 0.3 + 0.4 * z, 0.0, rng.lognormal(2 * z, 1.0)),
+        }
+    )
+
+
+def fitted(X, **params):
+    return TabularRBM(**{"n_components": 3, "n_iter": 5, "random_state": 0} | params).fit(X)
+
+
+def mass(rbm, row, name):
+    """The integral of the density over one column; others are those of ``row``, a dict."""
+    steps = np.concatenate([-np.logspace(12, -6, 40_001), np.logspace(-6, 12, 40_001)])
+    x = 1.0 + steps  # fine where the density may change fast, and far into its tails
+    density = np.exp(rbm.score_samples(pd.DataFrame({**row, name: x})))
+    return np.trapezoid(density, x)
+
+
+@pytest.mark.parametrize("name", ["real", "skewed", "spiked"])
+@pytest.mark.parametrize("others", [[], ["real", "spiked"]])
+def test_densities_integrate_to_1(name, others):
+    """With other columns that are missing, which the density is summed over."""
+    X = amounts()[list(dict.fromkeys([name, *others]))]
+    rbm = fitted(X)
+    assert rbm.kinds_ == {name: name for name in X}
+    row = dict.fromkeys(X, np.nan)
+    total = mass(rbm, row, name)
+    if name == "spiked":
+        total += np.exp(rbm.score_samples(pd.DataFrame([row | {name: 0.0}])))[0]
+    assert_allclose(total, 1, atol=2e-3)
+
+
+def test_likelihoods_in_training_and_of_rows_agree():
+    X = amounts()
+    rbm = fitted(X)
+    assert_allclose(rbm.history_["log_likelihood"][-1], rbm.score(X), atol=1e-6)
+    y = X["real"] > 0
+    model = RBMClassifier(TabularRBM(3, n_iter=2), random_state=0).fit(X, y)
+    both = [model.score_samples(X, np.full(len(X), label)) for label in (False, True)]
+    assert_allclose(np.logaddexp(*both), model.score_samples(X), rtol=1e-9)
+    assert_allclose(model.rbm_.history_["log_likelihood"][-1], model.score_samples(X, y).mean())
+
+
+def test_draws_stay_within_the_range_and_keep_the_share_of_a_spike():
+    """The share of 2000 draws and that of 300 rows: 4 standard errors of 0.031, and 0.05 of fit."""
+    X = amounts()
+    drawn = fitted(X, n_iter=30).sample(2000, random_state=0)
+    for name in X:
+        assert drawn[name].between(X[name].min(), X[name].max()).all()
+        assert (drawn[name] == X[name].max()).mean() < 0.01
+    assert abs((drawn["spiked"] == 0).mean() - (X["spiked"] == 0).mean()) < 0.17
+
+
+def test_values_out_of_the_range_cost_tens_of_nats():
+    """Of columns of whole numbers, constant ones and others, however far off."""
+    X = amounts().assign(count=np.arange(300) % 50, constant=0, one=1e-3)
+    rbm = fitted(X)
+    usual = rbm.score_samples(X.head(1))[0]
+    for name in X:
+        far = rbm.score_samples(X.head(1).assign(**{name: 1e6}))[0]
+        assert 5 < usual - far < 500, name
+
+
+def test_observed_numbers_are_kept_and_others_follow():
+    X = amounts()
+    rbm = fitted(X)
+    rows = X.head(20).assign(real=np.nan)
+    rows.loc[0, ["skewed", "spiked"]] = [1e9, -7.0]
+    for filled in (rbm.impute(rows, random_state=0), rbm.sample(given=rows, random_state=0)):
+        assert filled["real"].notna().all()
+        pd.testing.assert_frame_equal(filled[["skewed", "spiked"]], rows[["skewed", "spiked"]])
+
+
+def test_weights_are_repeated_rows():
+    X, weights = amounts(), np.arange(300) % 3
+    table = fitted(X, n_iter=1).fit(X, sample_weight=weights)._encoder.table
+    assert table == fitted(X.loc[X.index.repeat(weights)], n_iter=1)._encoder.table
+
+
+@pytest.mark.parametrize("values, is_named", [("text", True), ("number", True), ("amount", False)])
+def test_identifiers_are_named(values, is_named):
+    n = np.arange(100)
+    column = {
+        "text": [f"user {i}" for i in n],
+        "number": 1000 + n,
+        "amount": np.random.default_rng(0).integers(0, 10**6, 100),
+    }[values]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        fitted(amounts(100).assign(id=column), n_iter=1)
+    assert any("['id']" in str(warning.message) for warning in told) == is_named
+
+
+def test_few_whole_numbers_have_parameters_for_each_value_where_rows_suffice():
+    """Means of imputed values are those of numbers, between the two values that occur."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"few": rng.integers(0, 5, 400), "other": rng.integers(0, 20, 400)})
+    rbm = fitted(X)
+    assert rbm.kinds_ == {"few": "discrete", "other": "rating"}
+    assert fitted(X.head(200)).kinds_["few"] == "rating"
+    assert rbm.impute(X.head(1).assign(few=np.nan), random_state=0)["few"][0] in (1, 2, 3)
+    assert set(rbm.sample(200, random_state=0)["few"]) == set(range(5))
+
+
+def test_noise_of_skewed_columns_is_refused():
+    with pytest.raises(ValueError, match="skewed"):
+        fitted(amounts()).denoise(amounts(), noise_variance=0.1)
