@@ -34,15 +34,25 @@ class TabularRBM(BaseRBM):
         Kinds of columns by name or, where no name is a number, by number; the others, or all, are
         found from the dtypes.
         "binary" are booleans, or two values that are not floats; "categorical" are strings,
-        objects and pandas or polars categories; "rating" are whole numbers of a range of at most
-        20, binomial from the smallest to the largest; "real" are all other numbers, with a learnt
-        variance, integers rounded. Floats with missing values are integers here if they are whole
-        with a range of at most 20. Only if asked for: "count", whole numbers from 0 on without a
-        bound (Poisson); "positive", real from 0 on; "bounded", real from the smallest to the
-        largest value.
+        objects and pandas or polars categories.
+
+        Whole numbers of a range of at most 20 are "discrete", with a weight for each value, if 50
+        rows or more are observed for each value and at most a third of the values is missing; else
+        "rating", binomial from the smallest to the largest. Floats with missing values are integers
+        here if they are whole with a range of at most 20.
+
+        All other numbers are "spiked" if one value is in a tenth of the rows and in twice as many
+        as any other, which the units then have with a probability of its own; "skewed" if a power
+        (Yeo and Johnson 2000) brings them nearer to a normal distribution by 0.1 nats a row, whose
+        values are then those of the units; or "real". Integers are rounded.
+
+        Only if asked for: "count", whole numbers from 0 on without a bound (Poisson); "positive",
+        real from 0 on; "bounded", real from the smallest to the largest value.
+        Methods that do not take "discrete" and "spiked" columns, such as "tap", have these only if
+        asked for.
     covariance : {"diag", "full"}, default="diag"
-        Whether "real" columns are independent given the hidden units, or share a precision matrix
-        (:class:`~skrbm.units.Gaussian`).
+        Whether "real" and "skewed" columns are independent given the hidden units, or share a
+        precision matrix (:class:`~skrbm.units.Gaussian`).
     handle_unknown : {"warn", "ignore", "error"}, default="warn"
         What categories are that were not in the first X: missing, with a warning or without, or an
         error.
@@ -66,8 +76,9 @@ class TabularRBM(BaseRBM):
     Attributes
     ----------
     components_ : array of shape (n_components, n_encoded)
-        Weights to the columns of the units: one for each column of X, but for a categorical one,
-        which has one for each of its values.
+        Weights to the columns of the units: one for each column of X, but for a categorical or
+        discrete one, which has one for each of its values, and a spiked one, which has one for
+        whether it has another value than the spike, and one for this value.
     intercept_hidden_ : array of shape (n_components,)
         Biases of the hidden units.
     intercept_visible_ : array of shape (n_encoded,)
@@ -169,7 +180,8 @@ class TabularRBM(BaseRBM):
         return tags
 
     def _new_encoder(self):
-        return TableEncoder(self.kinds, self.handle_unknown, self.covariance)
+        with_precision = "takes_precision" in self._method().needs.units
+        return TableEncoder(self.kinds, self.handle_unknown, self.covariance, with_precision)
 
     def _units(self):
         return check_bounds(self._encoder.unit, unit_of(self, "hidden"))
@@ -197,6 +209,8 @@ class TabularRBM(BaseRBM):
 
     def impute(self, X, *, n_steps=None, method="auto", random_state=None):
         """Fill missing values given the observed ones: numbers by means, others by the likeliest.
+
+        Means of skewed columns are those of the powers that the units have, near the median.
 
         Parameters
         ----------

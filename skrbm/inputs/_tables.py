@@ -73,6 +73,8 @@ class TableEncoder:
         Whether unknown categories are missing, with a warning or without, or an error.
     covariance : {"diag", "full"}, default="diag"
         That of the units of "real" columns.
+    with_precision : bool, default=False
+        Whether columns whose units take no precision are inferred to be of other kinds.
 
     Attributes
     ----------
@@ -84,8 +86,11 @@ class TableEncoder:
 
     finds_values = True
 
-    def __init__(self, kinds="auto", handle_unknown="warn", covariance="diag"):
+    def __init__(
+        self, kinds="auto", handle_unknown="warn", covariance="diag", with_precision=False
+    ):
         self.kinds, self.handle_unknown, self.covariance = kinds, handle_unknown, covariance
+        self.with_precision = with_precision
 
     def fit(self, X, columns, weights=None):
         """Infer the kinds of the columns of a table X, with weights of its rows; return self."""
@@ -100,7 +105,7 @@ class TableEncoder:
 
     def joined(self, encoders):
         """Return the encoder of the values of several blocks of rows."""
-        joined = type(self)(self.kinds, self.handle_unknown, self.covariance)
+        joined = type(self)(self.kinds, self.handle_unknown, self.covariance, self.with_precision)
         joined.frame = encoders[0].frame
         columns = zip(*(encoder.observed for encoder in encoders), strict=True)
         observed = [reduce(ObservedColumn.joined, parts) for parts in columns]
@@ -108,7 +113,7 @@ class TableEncoder:
 
     def _describe(self, observed, dtype):
         self.observed, self.dtype = observed, dtype
-        self.table = [column.description() for column in observed]
+        self.table = [column.description(self.with_precision) for column in observed]
         return self
 
     def _asked_kinds(self, names):
@@ -352,9 +357,12 @@ class ObservedColumn:
             found.values = None
         return found
 
-    def description(self):
-        """Return the TableColumn."""
-        cls = KINDS[self.asked or self._kind()]
+    def description(self, with_precision=False):
+        """Return the TableColumn, of a kind whose units take a precision or of any kind."""
+        kind = self.asked or self._kind()
+        if with_precision and not self.asked:
+            kind = {"discrete": "rating", "spiked": "skewed"}.get(kind, kind)
+        cls = KINDS[kind]
         if cls.is_named:
             return cls(self.name, self.dtype, self.values, self.ordered)
         return cls.fit(self.name, self.dtype, self.seen)

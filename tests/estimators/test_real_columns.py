@@ -121,6 +121,12 @@ def test_few_whole_numbers_have_parameters_for_each_value_where_rows_suffice():
     assert set(rbm.sample(200, random_state=0)["few"]) == set(range(5))
 
 
+def test_kinds_for_equations_that_need_precisions():
+    X = amounts().assign(few=np.arange(300) % 3)
+    kinds = {"real": "real", "skewed": "skewed", "spiked": "skewed", "few": "rating"}
+    assert fitted(X, inference="tap", n_iter=1).kinds_ == kinds
+
+
 def test_noise_of_skewed_columns_is_refused():
     with pytest.raises(ValueError, match="skewed"):
         fitted(amounts()).denoise(amounts(), noise_variance=0.1)
