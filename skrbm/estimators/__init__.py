@@ -3,6 +3,7 @@
 from ._bernoulli_rbm import BernoulliRBM
 from ._categorical_rbm import CategoricalRBM
 from ._deep_tap_machine import DeepTAPMachine
+from ._rating_rbm import RatingRBM
 from ._rbm import RBM
 from ._rbm_classifier import RBMClassifier
 from ._replicated_softmax_rbm import ReplicatedSoftmaxRBM
@@ -22,6 +23,7 @@ __all__ = [
     "FrankWolfeRBM",
     "GaussianBernoulliRBM",
     "RBMClassifier",
+    "RatingRBM",
     "ReplicatedSoftmaxRBM",
     "TabularRBM",
 ]

@@ -36,6 +36,7 @@ from ._parameters import (
     public_parts,
     theta_of,
 )
+from ._ratings import Effects, SeenRows, rows_of_entries, seen_entries
 from ._rows import DistinctRows, Rows, ends_of_ranks, split_missing
 from ._tables import TableEncoder
 from ._weights import check_weights, distinct_rows, rows_of_epoch, rows_with_weight

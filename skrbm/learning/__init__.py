@@ -33,6 +33,7 @@ from ._parameters import (
 )
 from ._penalties import PENALTIES
 from ._progress import Progress
+from ._seen import SeenPhase
 from ._starts import Noise
 from ._together import machine_of_first
 from ._tracking import LogPartitionTracker, SmallSteps

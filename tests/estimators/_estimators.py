@@ -74,6 +74,7 @@ def quick(Estimator, **params):
         "GaussianBernoulliRBM": {"n_components": 4, "n_iter": 3},
         "RBM": {"n_components": 16, "n_iter": 5},
         "RBMClassifier": {"estimator": RBM(16, visible="gaussian", n_iter=20)},
+        "RatingRBM": {"n_components": 4, "n_iter": 3},
         "TabularRBM": {"n_components": 8, "n_iter": 5},
         "TAPRBM": {"n_components": 16, "n_iter": 5},
     }

@@ -1,0 +1,250 @@
+"""The machine of ratings, of which each row has few."""
+
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from .._sklearn import DOC_LINK, InstanceOf, StrOptions, _fit_context
+from ..arrays import is_foreign, make_rng, one_blas_thread
+from ..inputs import Effects, SeenRows, check_data, rows_with_weight, seen_entries
+from ..learning import NATURAL, SGD, Adam, MomentLearner, SeenPhase, Trainer, Training, recorder
+from ..machine import Machine, condition, conditional
+from ..units import Bernoulli, Gaussian, Theta
+from ._choices import optimizer_of, set_params
+from ._layouts import OneLayer
+from ._shared import shares_parameters
+from ._training import is_automatic, keeps_features, rate_of, seeds_of_fit, verbose_name
+
+
+@shares_parameters
+class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Restricted Boltzmann machine of ratings, of which each row has a few: for recommendations.
+
+    Rows are users and columns are items. A rating is the mean of all, plus an effect of the item,
+    plus an effect of the user, plus a deviation; a machine of Gaussian visible and binary hidden
+    units is learnt of the deviations. As in [1]_ each user has a machine of the rated items alone,
+    with weights that all users share: p(v, h) ∝ exp(sum_i (b_i v_i - λ v_i² / 2 + v_i W_i' h) + c'
+    h) with i over the items that the user has rated. Unlike other estimators, it takes an item
+    without a rating as absent and not as a latent variable, so that learning and prediction cost as
+    much as there are ratings.
+
+    Read more in the :ref:`User Guide <recommendations>`.
+
+    Parameters
+    ----------
+    n_components : int, default=50
+        Number of binary hidden units.
+    optimizer : {"sgd", "adam"} or object, default="sgd"
+        Gradient ascent or Adam; or an object that sets the penalty on the weights, the schedule of
+        the learning rate and more, such as ``SGD(alpha=0.03)`` (:class:`~skrbm.learning.SGD`).
+    {learning_rate = "auto"}
+    {batch_size = 100}
+    {n_iter = 60}
+    {verbose}
+    random_state : int, RandomState instance or None, default=None
+        Determines initial weights, the order of rows and chains.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_features)
+        Weights W.
+    intercept_hidden_ : array of shape (n_components,)
+        Biases c of the hidden units.
+    intercept_visible_ : array of shape (n_features,)
+        Biases b of the deviations.
+    precision_visible_ : array of shape (n_features,)
+        Precision λ of the deviations, the same for all items.
+    effects_ : Effects
+        Mean of all ratings, effects of the ``columns``, ``scale`` of the deviations, in which they
+        are measured, and the range of the ratings, ``least`` to ``most``.
+    units_ : tuple of Unit
+        Kinds of the visible and the hidden units.
+    n_iter_ : int
+        Epochs.
+    history_ : dict of list
+        For each epoch: ``epoch``, ``learning_rate`` and ``time`` (s).
+    {n_features_in_}
+    {feature_names_in_}
+
+    See Also
+    --------
+    RBM : Items that were chosen or not, without ratings; missing values as latent variables.
+    TabularRBM : Tables of columns of several kinds.
+
+    References
+    ----------
+    .. [1] Salakhutdinov, R., Mnih, A., & Hinton, G. (2007). Restricted Boltzmann Machines for
+       Collaborative Filtering. ICML.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skrbm import RatingRBM
+    >>> X = np.array([[5, 4, np.nan], [4, np.nan, 1], [1, 2, 5], [np.nan, 1, 4]])
+    >>> rbm = RatingRBM(n_components=2, random_state=0).fit(X)
+    >>> rbm.impute(X).shape, rbm.transform(X).shape
+    ((4, 3), (4, 2))
+    """
+
+    _doc_link_module, _doc_link_template = DOC_LINK
+    set_params = set_params
+    _layout = OneLayer()
+    _optimizer_defaults: ClassVar[dict] = {"centered": False}
+    _parameter_constraints: ClassVar[dict] = {
+        "optimizer": [StrOptions({"sgd", "adam"}), InstanceOf(SGD), InstanceOf(Adam)],
+    }
+
+    def __init__(
+        self,
+        n_components=50,
+        *,
+        optimizer="sgd",
+        learning_rate="auto",
+        batch_size=100,
+        n_iter=60,
+        verbose=0,
+        random_state=None,
+    ):
+        self.n_components = n_components
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.n_iter = n_iter
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    @keeps_features
+    @one_blas_thread
+    def fit(self, X, y=None, sample_weight=None):
+        """Fit the machine to ratings.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Ratings, real numbers. NaN is what is not rated in a dense X, and what is not stored in
+            a sparse X; a stored zero is a rating.
+        y : Ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+            How many rows each row stands for.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        DivergenceError
+            If parameters stop being finite with a ``learning_rate`` that is a number.
+        """
+        seen = self._seen(X, reset=True)
+        weights, seen = rows_with_weight(sample_weight, seen)
+        if not seen.nnz:
+            raise ValueError("X has no rating")
+        effects = Effects.fitted(seen, weights)
+        rows = SeenRows(effects.deviations(seen), weights)
+        rng = make_rng(seeds_of_fit(self.random_state)[1], seen.data)
+        phase, optimizer = SeenPhase(rows.mean_seen), optimizer_of(self)
+        machine = self._first_machine(seen, rng)
+        learner = MomentLearner(
+            rows,
+            phase,
+            optimizer,
+            batch_size=int(self.batch_size),
+            length=phase.step_length(machine) if is_automatic(self) else None,
+        )
+        state, velocity = phase.init(machine, rng, 0, seen), optimizer.init(NATURAL.of(machine))
+        training = Training(rng, machine, state, velocity)
+        history = {}
+
+        def attributes(machine, state):
+            return self._layout.attributes(machine) | {"effects_": effects}
+
+        def publish(machine, state):
+            vars(self).update(attributes(machine, state), history_=history)
+            self.n_iter_ = training.n_epochs
+
+        Trainer(
+            learner,
+            publish,
+            attributes,
+            recorder(history, verbose_name(self)),
+            n_iter=int(self.n_iter),
+            rate=rate_of(self, optimizer),
+        ).run(training)
+        return self
+
+    def _first_machine(self, seen, rng):
+        n, m = int(self.n_components), seen.shape[1]
+        W = 0.01 * rng.normal((n, m))
+        visible = Theta(np.zeros_like(W[0]), np.ones_like(W[0]))
+        return Machine((Gaussian(), Bernoulli()), (visible, Theta(np.zeros_like(W[:, 0]))), (W,))
+
+    def _seen(self, X, reset=False):
+        """Return the ratings of checked X as a CSR array."""
+        if is_foreign(X):
+            raise TypeError(f"RatingRBM takes NumPy and SciPy arrays, got {type(X).__name__}")
+        return seen_entries(check_data(self, X, reset=reset, missing=True))
+
+    @property
+    def machine_(self):
+        """The fitted parameters as a machine of all items, which shares their memory."""
+        check_is_fitted(self, "components_")
+        return self._layout.machine(self)
+
+    @property
+    def _n_features_out(self):
+        return self.components_.shape[0]
+
+    @one_blas_thread
+    def transform(self, X):
+        """Compute the expected hidden units E[h | the ratings of a row].
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Ratings, as in :meth:`fit`.
+
+        Returns
+        -------
+        H : array of shape (n_samples, n_components)
+        """
+        machine, seen = self.machine_, self._seen(X)
+        return self._hidden(machine, seen)
+
+    def _hidden(self, machine, seen):
+        rows = self.effects_.deviations(seen).astype(machine.dtype)
+        return machine.units[1].mean(condition(machine, rows))
+
+    @one_blas_thread
+    def impute(self, X):
+        """Fill in what is expected of missing ratings given those of the row.
+
+        The expected rating of an item is that at E[h | the ratings of the row], within the range
+        of the ratings in ``fit``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Ratings, as in :meth:`fit`. The result is dense: pass blocks of rows if it does not fit
+            into memory.
+
+        Returns
+        -------
+        X : array of shape (n_samples, n_features)
+            Ratings that are known stay as they are.
+        """
+        machine, seen = self.machine_, self._seen(X)
+        theta = conditional(machine, 0, (None, self._hidden(machine, seen)))
+        found = self.effects_.values(seen, machine.units[0].mean(theta))
+        rows = np.repeat(np.arange(seen.shape[0]), np.diff(seen.indptr))
+        found[rows, seen.indices] = seen.data
+        return found

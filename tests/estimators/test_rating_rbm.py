@@ -1,0 +1,149 @@
+"""Ratings: effects, the machines of rated items, predictions, and what a sparse X means."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skrbm import RatingRBM
+from skrbm.arrays import make_rng
+from skrbm.inputs import Effects, seen_entries
+from skrbm.learning import SeenPhase
+from skrbm.machine import Machine
+from skrbm.units import Bernoulli, Gaussian, Theta
+
+
+def ratings(n_users=300, n_items=40, seen=0.4, seed=0):
+    """Ratings of two tastes, of which some are known: all of them, and those with NaN."""
+    generator = np.random.default_rng(seed)
+    tastes, kinds = generator.choice([-1, 1], (n_users, 1)), generator.choice([-1, 1], n_items)
+    noise = generator.normal(size=(n_users, n_items))
+    items, users = generator.normal(size=n_items), generator.normal(size=(n_users, 1))
+    whole = 3 + 0.5 * items + 0.5 * users + 1.5 * tastes * kinds + 0.5 * noise
+    return whole, np.where(generator.random(whole.shape) < seen, whole, np.nan)
+
+
+def sparse(X):
+    rows, columns = np.nonzero(~np.isnan(X))
+    return sp.coo_array((X[rows, columns], (rows, columns)), shape=X.shape)
+
+
+def error(found, whole, X):
+    return np.sqrt(np.mean((found - whole)[np.isnan(X)] ** 2))
+
+
+# Errors for seeds 0 to 19 of the fit were at most 0.66, and those of effects alone are 1.5.
+def test_tastes_are_learnt():
+    whole, X = ratings()
+    rbm = RatingRBM(n_components=5, random_state=0).fit(X)
+    found = rbm.impute(X)
+    assert error(found, whole, X) < 0.8
+    assert_array_equal(found[~np.isnan(X)], X[~np.isnan(X)])
+    assert np.nanmin(X) <= found.min() <= found.max() <= np.nanmax(X)
+
+
+def test_a_sparse_array_stores_what_is_rated():
+    X = np.round(ratings(50, 10)[1])
+    X[np.isnan(X)] = np.nan
+    X[0, :2] = 0.0, np.nan
+    stored = sparse(X)
+    assert stored.nnz == np.sum(~np.isnan(X))
+    dense = RatingRBM(3, n_iter=3, random_state=0).fit(X)
+    other = RatingRBM(3, n_iter=3, random_state=0).fit(stored)
+    assert_array_equal(dense.components_, other.components_)
+    assert_array_equal(dense.transform(X), other.transform(stored))
+    assert_array_equal(dense.impute(X), other.impute(stored))
+
+
+def test_weights_of_rows_are_repetitions():
+    X = ratings(30, 8)[1]
+    weights = np.arange(30) % 3
+    weighed = RatingRBM(3, n_iter=3, random_state=0).fit(X, sample_weight=weights)
+    repeated = RatingRBM(3, n_iter=3, random_state=0).fit(np.repeat(X, weights, axis=0))
+    assert_allclose(weighed.components_, repeated.components_, rtol=1e-9, atol=1e-12)
+
+
+def test_rows_and_columns_without_ratings_are_expected_to_be_as_others():
+    X = ratings(50, 10)[1]
+    X[0], X[:, 0] = np.nan, np.nan
+    rbm = RatingRBM(3, n_iter=3, random_state=0).fit(X)
+    assert rbm.effects_.columns[0] == 0
+    bare = rbm.effects_.mean + rbm.effects_.columns
+    assert_allclose(rbm.impute(X)[0], bare, atol=0.5)
+    assert np.isfinite(rbm.impute(X)).all()
+
+
+def test_no_rating_is_an_error():
+    with pytest.raises(ValueError, match="no rating"):
+        RatingRBM().fit(np.full((5, 3), np.nan))
+
+
+def test_effects_minimize_penalized_squares():
+    X = seen_entries(ratings(40, 10)[1])
+    effects = Effects.fitted(X)
+    dense = sparse_to_nan(X)
+    apart = dense - effects.mean - effects.columns - effects.of_rows(X)[:, None]
+    assert_allclose(np.nansum(apart, axis=0), 10 * effects.columns, atol=1e-3)
+    assert_allclose(np.nansum(apart, axis=1), 5 * effects.of_rows(X), atol=1e-3)
+    assert_allclose(effects.scale, np.sqrt(np.nanmean(apart**2)))
+
+
+def sparse_to_nan(X):
+    dense = np.full(X.shape, np.nan)
+    stored = X.tocoo()
+    dense[stored.row, stored.col] = stored.data
+    return dense
+
+
+# The mean of n draws of a rating is normal with a standard deviation of sigma / sqrt(n): one of
+# eight means is more than 5 of these away by chance with a probability of 5e-6.
+def test_chains_stay_at_the_distribution_of_the_rated_items():
+    generator, n = np.random.default_rng(0), 20_000
+    W, c = generator.normal(size=(2, 4)), generator.normal(size=2)
+    precision = 2.0
+    machine = Machine(
+        (Gaussian(), Bernoulli()),
+        (Theta(np.zeros(4), np.full(4, precision)), Theta(c)),
+        (W,),
+    )
+    seen = np.array([0, 2])
+    # p(h) of the machine of the two items alone, and exact draws of it
+    states = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    fields = states @ W[:, seen]
+    p = np.exp(states @ c + (fields**2).sum(axis=1) / (2 * precision))
+    p /= p.sum()
+    drawn = generator.choice(4, n, p=p)
+    V = fields[drawn] / precision + generator.normal(size=(n, 2)) / precision**0.5
+    X = sp.csr_array((V.ravel(), np.tile(seen, n), np.arange(0, 2 * n + 1, 2)), shape=(n, 4))
+    phase, rng = SeenPhase(2.0), make_rng(0, W)
+    state = phase.init(machine, rng, 0, X)
+    state, data, model = phase.phases(machine, state, X, rng)
+    assert_array_equal(state.rows.indices, X.indices)
+    means, squares = (p @ (fields / precision) ** k for k in (1, 2))
+    found = state.rows.toarray()[:, seen]
+    sigma = np.sqrt(1 / precision + squares - means**2)
+    assert (abs(found.mean(axis=0) - means) < 5 * sigma / n**0.5).all()
+    for moments in (data, model):
+        pair = moments.matrices[0][1]
+        assert_array_equal(pair[:, [1, 3]], 0)
+    expected = (p[:, None, None] * states[:, :, None] * (fields / precision)[:, None, :]).sum(
+        axis=0
+    )
+    spread = np.abs(found).std() + np.abs(found).mean()  # hidden means are at most 1
+    for moments in (data, model):
+        assert (abs(moments.matrices[0][1][:, seen] - expected) < 5 * spread / n**0.5).all()
+
+
+def test_free_energies_change_as_sums_over_hidden_states_do():
+    X = seen_entries(ratings(20, 6)[1] - 3)
+    generator = np.random.default_rng(0)
+    W, c = generator.normal(size=(2, 6)), generator.normal(size=2)
+    machine = Machine(
+        (Gaussian(), Bernoulli()), (Theta(np.zeros(6), np.full(6, 1.5)), Theta(c)), (W,)
+    )
+    states = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    squares = np.asarray(X.power(2).sum(axis=1)).ravel()
+    free = 0.75 * squares - np.log(np.exp((X @ W.T + c) @ states.T).sum(axis=1))
+    counts = np.diff(X.indptr) - np.diff(X.indptr).mean()
+    free -= counts * (counts @ free) / (counts @ counts)
+    assert_allclose(SeenPhase(3.0).free_energy(machine, X), free)
