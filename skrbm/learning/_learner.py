@@ -21,6 +21,7 @@ from ..arrays import (
     numbers,
     put_off,
     require,
+    to_numpy,
 )
 from ..exceptions import DivergenceError
 from ..inference import map_rows
@@ -35,6 +36,7 @@ _CHECKED = 0.2  # part of the epochs after which it is checked once whether chai
 _CHECKED_ROWS = 256  # of data, whose main direction is that of the check
 CORRELATED = 0.8  # autocorrelation over 50 sweeps above which they do not
 _LEAST_PRECISION = 0.5  # of an unbounded unit after a step, over that before it
+_MOST_SPREAD = 9.0  # mean square of samples of a real column, which is 1 in the data
 _MAX_RESTORED = 3  # times that a fit continues from the last checkpoint with half the length
 
 
@@ -349,6 +351,12 @@ class MomentLearner(BatchLearner):
         training.length_state = as_numbers(training.length_state)
         if not self.is_finite(training.machine):
             return None
+        if self._samples_leave_data(training):
+            raise DivergenceError(
+                f"samples of the machine were far from the data after epoch "
+                f"{training.n_epochs + 1}; lower learning_rate or n_components. The parameters of "
+                "the last complete epoch are kept."
+            )
         if not self.optimizer.makes_zeros:  # parameters that are chosen again have other zeros
             training.machine = self.parameters.fixed(training.machine)
             if training.average is not None:
@@ -358,6 +366,25 @@ class MomentLearner(BatchLearner):
         if self._restarted is not None:  # only now, as these parts belong to the state of now
             training.parts, self._restarted = self._restarted, None
         return self.optimizer.report(training.machine.weights)
+
+    def _samples_leave_data(self, training):
+        """Whether a real column has a far larger variance in samples than in the data.
+
+        A step past the couplings at which the distribution splits leads there. Missing values,
+        which are drawn from the machine, would follow it.
+        """
+        coordinates = getattr(self.parameters, "coordinates", None)
+        if coordinates is None or not self._phase.samples_model:
+            return False
+        columns = training.machine.units[0].standardised(self.rows.X.shape[1])[0]
+        rows = self._phase.samples(training.phase_state, None)
+        weights = self._phase.weights(training.phase_state)
+        squares = coordinates.inward(rows) ** 2
+        if weights is None:
+            squares = namespace(rows).mean(squares, axis=0)
+        else:
+            squares = cast(weights, squares.dtype) @ squares
+        return bool((to_numpy(squares)[columns] > _MOST_SPREAD).any())
 
     def review(self, training, progress):
         """Restart from the first machine with the other phase if the chains do not mix."""

@@ -14,6 +14,7 @@ from ._optimizers import ArrayGradient, Gradient
 
 _NARROW = 0.4  # part of the data's covariance that visible units have at first given hidden ones
 _FIRST_WEIGHT = 1.0  # largest standard deviation of first weights to them, by bits
+_BELOW_SPLIT = 0.95  # of the first squared weights at which the distribution splits
 _FIRST_FIELD = 4.0  # and of the fields that these make
 # Largest square of a coupling to units without bounds, as a part of what has no integral.
 _FIRST_COUPLING = 0.03
@@ -560,8 +561,8 @@ class WhitenedParameters(NaturalParameters):
     def _deviation(self, unit, hidden):
         """Return the standard deviation of first weights to columns with a precision matrix.
 
-        Where hidden units have bounds, their states and the matrix together have about the
-        covariance of the data. Elsewhere the distribution must have an integral.
+        Where hidden units have bounds, couplings are just below those at which the distribution
+        splits in two, W Var[h] W' = P. Elsewhere the distribution must have an integral.
         """
         n, m = len(self.columns), hidden.field.shape[0]
         if not np.isfinite(unit.bounds).all():
@@ -574,7 +575,7 @@ class WhitenedParameters(NaturalParameters):
         total, largest = float(to_numpy(variance).sum()), float(to_numpy(variance).max())
         bits = 2 * largest**0.5
         most = min(_FIRST_WEIGHT, _FIRST_FIELD / n**0.5) / bits
-        return min(((1 - _NARROW) / total) ** 0.5 / _NARROW, most)
+        return min((_BELOW_SPLIT / (_NARROW * total)) ** 0.5, most)
 
 
 def _filled_in(theta, arrays):
