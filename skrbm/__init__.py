@@ -11,6 +11,8 @@ from .estimators import (
     GaussianBernoulliRBM,
     RatingRBM,
     RBMClassifier,
+    RBMImputer,
+    RBMOutlierDetector,
     ReplicatedSoftmaxRBM,
     TabularRBM,
 )
@@ -29,6 +31,8 @@ __all__ = [
     "GaussianBernoulliRBM",
     "RBMClassifier",
     "RatingRBM",
+    "RBMImputer",
+    "RBMOutlierDetector",
     "ReplicatedSoftmaxRBM",
     "TabularRBM",
     "__version__",

@@ -6,6 +6,8 @@ from ._deep_tap_machine import DeepTAPMachine
 from ._rating_rbm import RatingRBM
 from ._rbm import RBM
 from ._rbm_classifier import RBMClassifier
+from ._rbm_imputer import RBMImputer
+from ._rbm_outlier_detector import RBMOutlierDetector
 from ._replicated_softmax_rbm import ReplicatedSoftmaxRBM
 from ._tabular_rbm import TabularRBM
 from ._tap_rbm import TAPRBM
@@ -24,6 +26,8 @@ __all__ = [
     "GaussianBernoulliRBM",
     "RBMClassifier",
     "RatingRBM",
+    "RBMImputer",
+    "RBMOutlierDetector",
     "ReplicatedSoftmaxRBM",
     "TabularRBM",
 ]

@@ -22,6 +22,7 @@ from ._encoding import (
     FrameOfNumbers,
     check_unmasked,
     columns_of,
+    is_frame,
     joined_values,
     library_of,
     missing_values,

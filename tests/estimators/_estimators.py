@@ -75,6 +75,8 @@ def quick(Estimator, **params):
         "RBM": {"n_components": 16, "n_iter": 5},
         "RBMClassifier": {"estimator": RBM(16, visible="gaussian", n_iter=20)},
         "RatingRBM": {"n_components": 4, "n_iter": 3},
+        "RBMImputer": {"estimator": RBM(4, visible="gaussian", n_iter=2)},
+        "RBMOutlierDetector": {"estimator": RBM(4, visible="gaussian", n_iter=2)},
         "TabularRBM": {"n_components": 8, "n_iter": 5},
         "TAPRBM": {"n_components": 16, "n_iter": 5},
     }

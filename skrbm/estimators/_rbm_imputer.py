@@ -1,0 +1,168 @@
+"""Imputation of missing values as a step of a pipeline."""
+
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.impute import MissingIndicator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+
+from .._sklearn import DOC_LINK, HasMethods, _fit_context
+from ..inputs import is_frame
+from ._choices import set_params
+from ._wrapped import as_table, fitted_density, observed_columns, take
+
+
+class RBMImputer(TransformerMixin, BaseEstimator):
+    """Imputation of missing values by a restricted Boltzmann machine.
+
+    A machine is fitted to the rows with their missing values, which are latent variables. A missing
+    value is then replaced by its mean given the observed values of its row, or in a column of
+    categories by the most probable one. It takes the place of
+    :class:`~sklearn.impute.KNNImputer` or :class:`~sklearn.impute.IterativeImputer` in a pipeline,
+    and also imputes tables with strings, booleans and categories.
+
+    Read more in the :ref:`User Guide <imputation>`.
+
+    Parameters
+    ----------
+    estimator : density estimator or None, default=None
+        A machine with the method ``impute``, such as :class:`RBM`, :class:`TAPRBM` or
+        :class:`TabularRBM`. None is chosen by the columns: ``RBM(64)`` if all are binary,
+        ``RBM(64, visible="gaussian")`` if all are real, else
+        ``TabularRBM(64, covariance="full")``.
+    add_indicator : bool, default=False
+        Whether columns that say which values were missing are appended, one for each column with
+        missing values in ``fit`` (:class:`~sklearn.impute.MissingIndicator`).
+    random_state : int, RandomState instance or None, default=None
+        Of the fit, if ``estimator`` has no own one, and of the chains by which values are imputed.
+        Calls of ``transform`` use the same random numbers.
+
+    Attributes
+    ----------
+    estimator_ : density estimator
+        The fitted machine. Its ``impute(X, n_draws=...)`` makes multiple imputations.
+    indicator_ : MissingIndicator or None
+        None if ``add_indicator`` is False.
+    n_features_in_ : int
+        Number of columns seen in fit.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of columns seen in fit, if all are strings.
+
+    See Also
+    --------
+    TabularRBM : Density of tables, with imputation, samples and scores.
+    RBMOutlierDetector : Finds improbable rows, with missing values or without.
+
+    Notes
+    -----
+    A column without any observed value in ``fit`` is dropped, as by
+    :class:`~sklearn.impute.KNNImputer`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skrbm import RBM, RBMImputer
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 1)) + 0.1 * rng.normal(size=(200, 3))
+    >>> imputer = RBMImputer(RBM(4, visible="gaussian", n_iter=100), random_state=0).fit(X)
+    >>> filled = imputer.transform([[1.0, np.nan, 1.0]])
+    >>> bool(abs(filled[0, 1] - 1) < 0.2)
+    True
+    """
+
+    _doc_link_module, _doc_link_template = DOC_LINK
+    set_params = set_params
+    _parameter_constraints: ClassVar[dict] = {
+        "estimator": [HasMethods(["fit", "impute"]), None],
+        "add_indicator": ["boolean"],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(self, estimator=None, *, add_indicator=False, random_state=None):
+        self.estimator = estimator
+        self.add_indicator = add_indicator
+        self.random_state = random_state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = tags.input_tags.string = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y=None):
+        """Fit the machine to a table.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            NaN, None or NA marks what is missing.
+        y : Ignored
+
+        Returns
+        -------
+        self : object
+        """
+        columns, missing = observed_columns(self, X, reset=True)
+        kept = ~missing.all(axis=0)
+        if not kept.any():
+            raise ValueError("X has no observed value in any column")
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        columns = [column for column, has in zip(columns, kept, strict=True) if has]
+        self.estimator_ = fitted_density(self, take(as_table(X), kept), columns, seed)
+        self._kept, self._seed, self.indicator_ = kept, seed, None
+        if self.add_indicator:
+            self.indicator_ = MissingIndicator(error_on_new=False).fit(_as_nan(missing))
+        return self
+
+    def transform(self, X):
+        """Impute missing values.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            NaN, None or NA marks what is missing.
+
+        Returns
+        -------
+        X : array or DataFrame of shape (n_samples, n_features_out)
+            A DataFrame if ``fit`` had one, with indicators in the last columns.
+        """
+        check_is_fitted(self)
+        _, missing = observed_columns(self, X, reset=False)
+        found = self.estimator_.impute(take(as_table(X), self._kept), random_state=self._seed)
+        if self.indicator_ is None:
+            return found
+        indicators = self.indicator_.transform(_as_nan(missing))
+        if not is_frame(found):
+            return np.hstack([found, indicators])
+        names = self.get_feature_names_out()[found.shape[1] :]
+        if not hasattr(found, "iloc"):  # polars
+            return found.hstack(type(found)(dict(zip(names, indicators.T, strict=True))))
+        return found.assign(**dict(zip(names, indicators.T, strict=True)))
+
+    def get_feature_names_out(self, input_features=None):
+        """Return the names of the columns of the result of ``transform``.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of the columns of X; default: those seen in fit, else ``x0, x1, ...``.
+
+        Returns
+        -------
+        names : ndarray of str
+        """
+        check_is_fitted(self)
+        names = _check_feature_names_in(self, input_features)
+        if self.indicator_ is None:
+            return names[self._kept]
+        return np.concatenate([names[self._kept], self.indicator_.get_feature_names_out(names)])
+
+
+def _as_nan(missing):
+    """Return numbers that are NaN where values are missing."""
+    return np.where(missing, np.nan, 0.0)

@@ -1,0 +1,177 @@
+"""Detection of outliers by the likelihood of rows."""
+
+from numbers import Real
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from .._sklearn import DOC_LINK, HasMethods, Interval, _fit_context
+from ._choices import set_params
+from ._wrapped import as_table, fitted_density, observed_columns, without_column
+
+
+class RBMOutlierDetector(OutlierMixin, BaseEstimator):
+    """Outlier detection by the likelihood of a restricted Boltzmann machine.
+
+    A machine is fitted to all rows, and the rows with the lowest likelihood are outliers. It takes
+    the place of :class:`~sklearn.ensemble.IsolationForest` or
+    :class:`~sklearn.neighbors.LocalOutlierFactor`, and also takes tables with strings, booleans
+    and categories, and missing values. :meth:`score_features` tells which columns make a row
+    improbable.
+
+    Read more in the :ref:`User Guide <outliers>`.
+
+    Parameters
+    ----------
+    estimator : density estimator or None, default=None
+        A machine with the method ``score_samples``, such as :class:`RBM` or :class:`TabularRBM`.
+        None is chosen by the columns: ``RBM(64)`` if all are binary,
+        ``RBM(64, visible="gaussian")`` if all are real, else
+        ``TabularRBM(64, covariance="full")``.
+    contamination : float in (0, 0.5], default=0.1
+        Share of the training rows that are outliers.
+    random_state : int, RandomState instance or None, default=None
+        Of the fit, if ``estimator`` has no own one.
+
+    Attributes
+    ----------
+    estimator_ : density estimator
+        The fitted machine.
+    offset_ : float
+        Log-likelihood in nats below which rows are outliers: the quantile ``contamination`` of the
+        scores of the training rows.
+    n_features_in_ : int
+        Number of columns seen in fit.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of columns seen in fit, if all are strings.
+
+    See Also
+    --------
+    RBMImputer : Fills missing values by the same machines.
+    skrbm.inspection.FeatureScoresDisplay : Shows which columns make rows improbable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skrbm import RBM, RBMOutlierDetector
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 1)) + 0.1 * rng.normal(size=(200, 3))
+    >>> rbm = RBM(4, visible="gaussian", n_iter=100)
+    >>> detector = RBMOutlierDetector(rbm, contamination=0.01, random_state=0).fit(X)
+    >>> detector.predict([[1.0, 1.0, 1.0], [1.0, -1.0, 1.0]])
+    array([ 1, -1])
+    """
+
+    _doc_link_module, _doc_link_template = DOC_LINK
+    set_params = set_params
+    _parameter_constraints: ClassVar[dict] = {
+        "estimator": [HasMethods(["fit", "score_samples"]), None],
+        "contamination": [Interval(Real, 0, 0.5, closed="right")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(self, estimator=None, *, contamination=0.1, random_state=None):
+        self.estimator = estimator
+        self.contamination = contamination
+        self.random_state = random_state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = tags.input_tags.string = True
+        return tags
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y=None):
+        """Fit the machine to a table, and find the threshold of its scores.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            NaN, None or NA marks what is missing.
+        y : Ignored
+
+        Returns
+        -------
+        self : object
+        """
+        columns, missing = observed_columns(self, X, reset=True)
+        if missing.all(axis=0).any():
+            empty = np.flatnonzero(missing.all(axis=0)).tolist()
+            raise ValueError(f"X has no observed value in columns {empty}")
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        self.estimator_ = fitted_density(self, as_table(X), columns, seed)
+        scores = self.estimator_.score_samples(X)
+        self.offset_ = float(np.quantile(scores, self.contamination))
+        return self
+
+    def score_samples(self, X):
+        """Compute the log-likelihood of each row, in which missing values are summed out.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,)
+            In nats; the lower, the more abnormal.
+        """
+        check_is_fitted(self)
+        observed_columns(self, X, reset=False)
+        return self.estimator_.score_samples(as_table(X))
+
+    def decision_function(self, X):
+        """Compute scores less ``offset_``, which are negative for outliers.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,)
+            In nats.
+        """
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X):
+        """Tell outliers from inliers.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            -1 for outliers, 1 for inliers.
+        """
+        return np.where(self.decision_function(X) < 0, -1, 1)
+
+    def score_features(self, X):
+        """Compute the log-probability of each value given the other values of its row.
+
+        The lowest ones show which columns make a row improbable. Where the sum over a value has no
+        closed form it is estimated to about 0.1 nats, in about 10 ms for each value.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            The rows to explain.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples, n_features)
+            log p(x_i | other columns) in nats; NaN where x_i is missing.
+        """
+        scores = self.score_samples(X)
+        X, (columns, missing) = as_table(X), observed_columns(self, X, reset=False)
+        found = np.full((len(scores), len(columns)), np.nan)
+        for j in range(len(columns)):
+            others = self.estimator_.score_samples(without_column(X, j))
+            found[:, j] = np.where(missing[:, j], np.nan, scores - others)
+        return found

@@ -1,0 +1,86 @@
+"""What estimators that wrap a density have in common."""
+
+import numpy as np
+from sklearn.base import clone
+
+from ..inputs import TableEncoder, columns_of, is_frame, missing_values
+from ._rbm import RBM
+from ._tabular_rbm import TabularRBM
+
+_N_COMPONENTS = 64
+
+
+def fitted_density(wrapper, X, columns, random_state):
+    """Return a copy of the estimator of a wrapper, or the default one, fitted to a table.
+
+    Parameters
+    ----------
+    wrapper : estimator
+        With the parameter ``estimator``.
+    X : array or DataFrame
+        In which no column is empty.
+    columns : list of ndarray
+        The columns of X.
+    random_state : int
+        Of the fit, if ``estimator`` has no own one.
+    """
+    density = wrapper.estimator
+    density = default_density(X, columns) if density is None else clone(density)
+    if density.get_params().get("random_state", 0) is None:
+        density.set_params(random_state=random_state)
+    return density.fit(X)
+
+
+def default_density(X, columns):
+    """Return a machine with the units that the columns of a table need."""
+    numeric = all(column.dtype.kind in "buif" for column in columns)
+    if numeric and all(np.isin(column[~np.isnan(column)], (0, 1)).all() for column in columns):
+        return RBM(_N_COMPONENTS)
+    kinds = {column.kind for column in TableEncoder().fit(X, columns).table}
+    if numeric and kinds == {"real"}:
+        return RBM(_N_COMPONENTS, visible="gaussian")
+    return TabularRBM(_N_COMPONENTS, covariance="full")
+
+
+def observed_columns(wrapper, X, reset):
+    """Return the columns of X, and which of its values are missing, of the shape of X."""
+    columns = columns_of(wrapper, X, reset=reset)
+    return columns, np.stack([missing_values(column) for column in columns], axis=1)
+
+
+def as_table(X):
+    """Return X as a table of which columns can be taken: a DataFrame, or an array."""
+    if is_frame(X):
+        return X
+    found = np.asarray(X)
+    if not hasattr(X, "dtype") and found.dtype.kind in "US":  # lists that mix text and numbers
+        found = np.asarray(X, dtype=object)
+    return found
+
+
+def take(X, kept):
+    """Return the columns of a table at a mask."""
+    if kept.all():
+        return X
+    if not is_frame(X):
+        return X[:, kept]
+    return X.iloc[:, np.flatnonzero(kept)] if hasattr(X, "iloc") else X[:, np.flatnonzero(kept)]
+
+
+def without_column(X, j):
+    """Return a table in which the values of one column are missing."""
+    if hasattr(X, "iloc"):
+        found = X.copy()
+        empty = np.full(len(X), None, dtype=object)
+        is_number = found.dtypes.iloc[j].kind in "biuf"
+        found.isetitem(j, np.full(len(X), np.nan) if is_number else empty)
+        return found
+    if is_frame(X):  # polars
+        name = X.columns[j]
+        return X.with_columns(X[name].clear(len(X)).alias(name))
+    if X.dtype.kind in "fO":
+        found = X.copy()
+    else:
+        found = X.astype(np.float64 if X.dtype.kind in "biu" else object)
+    found[:, j] = np.nan if found.dtype.kind == "f" else None
+    return found
