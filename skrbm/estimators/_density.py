@@ -5,6 +5,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -31,7 +32,7 @@ from ._encoded import blocks_of, decoded, encoded, rows_to_start, takes_table, v
 from ._layouts import OneLayer
 from ._log_partition import checked_log_partition, log_partition_of_scores
 from ._noise_models import channel
-from ._posterior import denoised, drawn_given, hidden_means, imputed
+from ._posterior import N_STEPS, denoised, drawn_given, hidden_means, imputed
 from ._sampling import chains_of
 
 _BLOCK_ROWS = 1024  # whose log-weights are computed together
@@ -360,14 +361,17 @@ class DensityModel(
     @_unless_absent
     @by_blocks
     @one_blas_thread
-    def impute(self, X, *, n_steps=None, method="auto", random_state=None):
-        """Fill missing values with their means given the observed ones, by ``inference``.
+    def impute(self, X, *, n_draws=None, n_steps=None, method="auto", random_state=None):
+        """Fill missing values given the observed ones, by ``inference``.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            NaN marks what is missing. Files, datasets and batches are filled in block by block
-            (:ref:`large_data`).
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            NaN, in tables also None or NA, marks what is missing. Files, datasets and batches are
+            filled in block by block (:ref:`large_data`).
+        n_draws : int, default=None
+            None fills in means, or in columns of categories and of other labels the most probable
+            value. A number fills in draws and returns so many tables (multiple imputation).
         n_steps : int, default=None
             Sweeps of the chain of each row, of which the later half is averaged, default 200; or
             where ``inference`` is a fixed point largest number of sweeps of its equations for each
@@ -375,16 +379,22 @@ class DensityModel(
         method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
             Of chains, as in :meth:`sample`. "auto" solves the equations of a fixed point, and
             without these sums over the hidden or the missing units of a row where they are so few
-            that this takes no longer than its chain.
+            that this takes no longer than its chain. Draws are always made by chains.
         random_state : int, RandomState instance or None, default=None
             Of the chains.
 
         Returns
         -------
-        X : array of shape (n_samples, n_features)
-            Observed entries as the units take them (those of binary units clipped to [0, 1]),
-            missing ones E[v_i | observed].
+        X : array or DataFrame of shape (n_samples, n_features), or list of ``n_draws`` of them
+            Observed entries as the units take them (those of binary units clipped to [0, 1]). A
+            DataFrame has the dtypes of the X of ``fit``, and means of whole numbers are rounded to
+            them; those of skewed columns of tables are near the median.
         """
+        if n_draws is not None:
+            check_count("n_draws", n_draws, 1)
+            rng = check_random_state(random_state)
+            options = {"init": None, "method": method, "n_steps": n_steps or N_STEPS}
+            return [drawn_given(self, X, random_state=rng, **options) for _ in range(n_draws)]
         own = self._own_fixed_point()
         blocks = imputed(self, X, method, own, n_steps, random_state)
         return decoded(self, blocks, X, completes=True)

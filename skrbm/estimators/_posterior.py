@@ -36,7 +36,8 @@ from ._sampling import by_blocks, chosen_sampler
 
 _BLOCK_ROWS, _N_SWEEPS, _DAMPING = 1024, 300, 0.7
 _SUMMED_ELEMENTS = 2**17  # of rows whose hidden units are summed over together
-_N_STEPS, _IMPUTE_SWEEPS, _IMPUTE_DAMPING = 200, 1000, 0.2
+_IMPUTE_SWEEPS, _IMPUTE_DAMPING = 1000, 0.2
+N_STEPS = 200  # of the chain of a row
 
 
 def imputed(model, X, method, equations, n_steps, random_state):
@@ -59,7 +60,7 @@ def imputed(model, X, method, equations, n_steps, random_state):
     """
     is_auto = method == "auto"
     equations = equations if is_auto else None
-    n_steps = (_N_STEPS if equations is None else _IMPUTE_SWEEPS) if n_steps is None else n_steps
+    n_steps = (N_STEPS if equations is None else _IMPUTE_SWEEPS) if n_steps is None else n_steps
     check_count("n_steps", n_steps, 1)
     machine = model.machine_
     if equations is not None:
@@ -91,7 +92,7 @@ def imputed(model, X, method, equations, n_steps, random_state):
             return X
         rows, seen = take_rows(X, holes), take_rows(observed, holes)
         double = machine.astype(namespace(X).float64)
-        most = most_units(double, _N_STEPS)
+        most = most_units(double, N_STEPS)
         _, found, exact = exact_sums(double, cast(rows, double.dtype), seen, most, layer=0)
         found = namespace(X).where(seen, rows, cast(found, X.dtype))
         left = np.flatnonzero(~exact)
@@ -151,7 +152,7 @@ def _hidden_means(model, machine, X, visible_means, method):
     _, holes = rows_with_holes(observed)
     X, observed = take_rows(X, holes), take_rows(observed, holes)
     double = machine.astype(namespace(X).float64)
-    rows, most = cast(X, double.dtype), most_units(double, _N_STEPS)
+    rows, most = cast(X, double.dtype), most_units(double, N_STEPS)
     _, means, exact = exact_sums(double, rows, observed, most, layer=1)
     left = np.flatnonzero(~exact)
     if left.size and method is not None:
@@ -160,7 +161,7 @@ def _hidden_means(model, machine, X, visible_means, method):
     elif left.size:
         rng = CommonRng(make_rng(model._evaluation_seed, machine.weights[0]), len(left))
         rows = take_rows(X, left), take_rows(observed, left)
-        sampled = clamped_mean(machine, *rows, rng, _N_STEPS, layer=1)
+        sampled = clamped_mean(machine, *rows, rng, N_STEPS, layer=1)
         means = with_rows(means, left, cast(sampled, means.dtype))
     return with_rows(found, holes, cast(means, found.dtype))
 
@@ -228,7 +229,7 @@ def denoised(model, Y, noise, *, method, n_steps, return_std, random_state, **op
         if method is not None:
             mean, variance = _solved(model, machine, rows, noise, method, n_steps, rng, **options)
         else:
-            steps = _N_STEPS if n_steps is None else n_steps
+            steps = N_STEPS if n_steps is None else n_steps
             mean, variance = _sampled(machine, rows, noise, steps, rng)
         if not return_std:
             return mean, None

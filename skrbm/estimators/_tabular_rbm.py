@@ -206,26 +206,3 @@ class TabularRBM(BaseRBM):
         super()._adopted(machine, parts)
         self.n_features_in_ = len(self._encoder.table)
         return self
-
-    def impute(self, X, *, n_steps=None, method="auto", random_state=None):
-        """Fill missing values given the observed ones: numbers by means, others by the likeliest.
-
-        Means of skewed columns are those of the powers that the units have, near the median.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            NaN, None or NA marks what is missing.
-        n_steps : int or None, default=None
-            As in :meth:`RBM.impute`.
-        method : str or object, default="auto"
-            As in :meth:`RBM.impute`.
-        random_state : int, RandomState instance or None, default=None
-            As in :meth:`RBM.impute`.
-
-        Returns
-        -------
-        X : DataFrame or array of shape (n_samples, n_features)
-            Of the kind, names and dtypes of the X of ``fit``; whole numbers are rounded.
-        """
-        return super().impute(X, n_steps=n_steps, method=method, random_state=random_state)

@@ -7,7 +7,8 @@ from ..inputs import TableEncoder, columns_of, is_frame, missing_values
 from ._rbm import RBM
 from ._tabular_rbm import TabularRBM
 
-_N_COMPONENTS = 64
+# Of default machines; on real columns further steps hardly change what is imputed.
+_N_COMPONENTS, _N_STEPS, _FEWEST_PASSES = 64, 500, 20
 
 
 def fitted_density(wrapper, X, columns, random_state):
@@ -33,13 +34,15 @@ def fitted_density(wrapper, X, columns, random_state):
 
 def default_density(X, columns):
     """Return a machine with the units that the columns of a table need."""
+    n_batches = max(3, -(-len(columns[0]) // 100))
+    common = {"n_components": _N_COMPONENTS, "n_iter": max(_FEWEST_PASSES, _N_STEPS // n_batches)}
     numeric = all(column.dtype.kind in "buif" for column in columns)
     if numeric and all(np.isin(column[~np.isnan(column)], (0, 1)).all() for column in columns):
-        return RBM(_N_COMPONENTS)
+        return RBM(**common)
     kinds = {column.kind for column in TableEncoder().fit(X, columns).table}
     if numeric and kinds == {"real"}:
-        return RBM(_N_COMPONENTS, visible="gaussian")
-    return TabularRBM(_N_COMPONENTS, covariance="full")
+        return RBM(visible="gaussian", **common)
+    return TabularRBM(covariance="full", **common)
 
 
 def observed_columns(wrapper, X, reset):
