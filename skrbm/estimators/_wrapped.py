@@ -36,13 +36,20 @@ def default_density(X, columns):
     """Return a machine with the units that the columns of a table need."""
     n_batches = max(3, -(-len(columns[0]) // 100))
     common = {"n_components": _N_COMPONENTS, "n_iter": max(_FEWEST_PASSES, _N_STEPS // n_batches)}
-    numeric = all(column.dtype.kind in "buif" for column in columns)
-    if numeric and all(np.isin(column[~np.isnan(column)], (0, 1)).all() for column in columns):
+    names = list(X.columns) if is_frame(X) else range(len(columns))
+    bits = [name for name, column in zip(names, columns, strict=True) if _has_bits(column)]
+    if len(bits) == len(columns):
         return RBM(**common)
+    is_numeric = all(column.dtype.kind in "buif" for column in columns)
     kinds = {column.kind for column in TableEncoder().fit(X, columns).table}
-    if numeric and kinds == {"real"}:
+    if is_numeric and kinds == {"real"} and not bits:
         return RBM(visible="gaussian", **common)
-    return TabularRBM(covariance="full", **common)
+    return TabularRBM(kinds=dict.fromkeys(bits, "binary"), covariance="full", **common)
+
+
+def _has_bits(column):
+    """Whether the values of a column are numbers, and all of them 0 or 1."""
+    return column.dtype.kind in "buif" and bool(np.isin(column[column == column], (0, 1)).all())
 
 
 def observed_columns(wrapper, X, reset):

@@ -1,0 +1,195 @@
+"""RBMImputer and RBMOutlierDetector: conditionals by enumeration, tables, pipelines."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import logsumexp
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from skrbm import RBM, RBMImputer, RBMOutlierDetector, TabularRBM
+from skrbm.inference import Gibbs
+
+N_BITS = 5
+STATES = np.array(list(itertools.product([0.0, 1.0], repeat=N_BITS)))
+SMALL_TABLE = TabularRBM(3, n_iter=2, random_state=0)
+
+
+def bits(n=200):
+    rng = np.random.default_rng(0)
+    first = rng.random((n, 1)) < 0.5
+    return np.where(rng.random((n, N_BITS)) < 0.2, ~first, first).astype(float)
+
+
+@pytest.fixture(scope="module")
+def detector():
+    rbm = RBM(3, n_iter=20, random_state=0)
+    return RBMOutlierDetector(rbm, contamination=0.2).fit(bits())
+
+
+def mixed(n=60):
+    rng = np.random.default_rng(0)
+    town, size = rng.choice(["Lima", "Oslo", "Rome"], n), rng.normal(size=n)
+    return pd.DataFrame({"town": town, "size": size, "member": size > 0}, index=np.arange(n) + 7)
+
+
+def test_scores_of_features_are_conditional_probabilities(detector):
+    log_p = -detector.estimator_.free_energy(STATES)
+    others = np.array(
+        [
+            [logsumexp(log_p[(np.delete(STATES, j, 1) == np.delete(v, j)).all(1)]) for v in STATES]
+            for j in range(N_BITS)
+        ]
+    )
+    assert_allclose(detector.score_features(STATES), log_p[:, None] - others.T, rtol=1e-8)
+
+
+def test_a_missing_value_has_no_score_and_is_summed_out(detector):
+    X = STATES[:3].copy()
+    X[1, 2] = np.nan
+    scores = detector.score_features(X)
+    assert_array_equal(np.isnan(scores), np.isnan(X))
+    both = np.repeat(X[1:2], 2, axis=0)
+    both[:, 2] = 0, 1
+    assert_allclose(detector.score_samples(X)[1], logsumexp(detector.score_samples(both)))
+
+
+def test_the_least_probable_training_rows_are_outliers(detector):
+    X = bits()
+    scores = detector.estimator_.score_samples(X)
+    assert_allclose(detector.offset_, np.quantile(scores, 0.2))
+    assert_array_equal(detector.predict(X), np.where(scores < detector.offset_, -1, 1))
+    assert_allclose(detector.decision_function(X), scores - detector.offset_)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_features_of_tables_are_scored_by_column(library):
+    X = mixed()
+    if library == "polars":
+        polars = pytest.importorskip("polars")
+        X = polars.DataFrame({name: X[name].tolist() for name in X})
+    detector = RBMOutlierDetector(SMALL_TABLE, random_state=0).fit(X)
+    scores, rows = detector.score_features(X[:4]), mixed().iloc[:4]
+    assert scores.shape == (4, 3)
+    for j, name in enumerate(["town", "member"]):  # sums over the values of a column
+        total = 0.0
+        for value in mixed()[name].unique():
+            other = rows.assign(**{name: value})
+            if library == "polars":
+                other = polars.DataFrame({column: other[column].tolist() for column in other})
+            total = total + np.exp(detector.score_features(other)[:, 2 * j])
+        assert_allclose(total, 1, rtol=1e-6)
+
+
+def test_imputed_draws_have_the_distribution_given_what_is_observed(detector):
+    rbm = detector.estimator_
+    row, n = np.array([[1, 0, np.nan, 1, np.nan]]), 4000
+    known = ~np.isnan(row[0])
+    log_p = -rbm.free_energy(STATES)
+    matches = (STATES[:, known] == row[0, known]).all(axis=1)
+    p = np.exp(log_p[matches] - logsumexp(log_p[matches]))
+    draws = rbm.impute(np.repeat(row, n // 2, axis=0), n_draws=2, random_state=0)
+    assert len(draws) == 2
+    found = np.concatenate(draws)
+    assert_array_equal(found[:, known], np.repeat(row[:, known], n, axis=0))
+    shares = np.array([(found == state).all(axis=1).mean() for state in STATES[matches]])
+    # Four shares, each within five standard deviations: wrong with a probability below 3e-6.
+    assert (np.abs(shares - p) < 5 * np.sqrt(p * (1 - p) / n)).all()
+    assert_allclose(rbm.impute(row)[0, ~known], p @ STATES[matches][:, ~known], rtol=1e-6)
+
+
+def test_imputed_numbers_are_conditional_means_of_a_normal_distribution():
+    rng = np.random.default_rng(0)
+    factor = rng.normal(size=(500, 1))
+    X = factor + 0.5 * rng.normal(size=(500, 4))
+    holes = np.where(rng.random(X.shape) < 0.2, np.nan, X)
+    rbm = RBM(2, visible="gaussian", n_iter=60)
+    found = RBMImputer(rbm, random_state=0).fit_transform(holes)
+    covariance, gaps = np.ones((4, 4)) + 0.25 * np.eye(4), np.isnan(holes)
+    expected = holes.copy()
+    for row, gap in zip(expected, gaps, strict=True):
+        across = covariance[np.ix_(gap, ~gap)]
+        row[gap] = across @ np.linalg.solve(covariance[np.ix_(~gap, ~gap)], row[~gap])
+    assert_array_equal(found[~gaps], holes[~gaps])
+    # Parameters of 500 rows have errors of about 5 %, and conditional means are about 1.
+    assert np.sqrt(np.mean((found - expected)[gaps] ** 2)) < 0.15
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_tables_are_imputed_as_tables(library):
+    table = mixed().assign(empty=None).astype({"member": object})
+    table.iloc[::5, 0], table.iloc[1::5, 1], table.iloc[2::7, 2] = None, None, None
+    names = ["town", "size", "member", "missingindicator_town", "missingindicator_size"]
+    names += ["missingindicator_member", "missingindicator_empty"]
+    imputer, X = RBMImputer(SMALL_TABLE, add_indicator=True, random_state=0), table
+    if library == "polars":
+        polars = pytest.importorskip("polars")
+        columns = {name: table[name].tolist() for name in table}
+        holes = {name: [None if v != v else v for v in own] for name, own in columns.items()}
+        X = polars.DataFrame(holes)
+    found = imputer.fit(X).transform(X)
+    assert type(found) is type(X)
+    assert list(found.columns) == list(imputer.get_feature_names_out()) == names
+    found = pd.DataFrame({name: list(found[name]) for name in names}, index=table.index)
+    missing = table.isna()
+    assert not found.isna().any(axis=None)
+    for name in ("town", "size", "member"):
+        known = ~missing[name]
+        assert (found.loc[known, name] == table.loc[known, name]).all()
+        assert_array_equal(found["missingindicator_" + name], missing[name])
+
+
+def test_an_imputer_serves_in_a_pipeline_and_in_a_search():
+    X = bits()
+    y = X[:, 0]
+    X = np.where(np.random.default_rng(1).random(X.shape) < 0.2, np.nan, X)
+    pipeline = make_pipeline(RBMImputer(RBM(2, n_iter=3), random_state=0), LogisticRegression())
+    search = GridSearchCV(pipeline, {"rbmimputer__estimator__n_components": [1, 2]}, cv=2)
+    search.fit(X, y)
+    assert search.predict(X).shape == y.shape
+    first, second = (search.best_estimator_[0].transform(X) for _ in range(2))
+    assert_array_equal(first, second)
+
+
+def test_the_random_state_of_a_wrapper_determines_its_fit():
+    X = np.where(np.random.default_rng(1).random((200, N_BITS)) < 0.2, np.nan, bits())
+    imputers = [RBMImputer(RBM(2, n_iter=3), random_state=seed) for seed in (0, 0, 1)]
+    first, same, other = (imputer.fit_transform(X) for imputer in imputers)
+    assert_array_equal(first, same)
+    assert (first != other).any()
+    fixed = [RBMImputer(RBM(2, n_iter=3, random_state=5), random_state=seed) for seed in (0, 1)]
+    weights = [imputer.fit(X).estimator_.components_ for imputer in fixed]
+    assert_array_equal(*weights)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize(
+    ("X", "cls", "visible"),
+    [
+        (bits(50), RBM, "bernoulli"),
+        (np.random.default_rng(0).normal(size=(50, 2)), RBM, "gaussian"),
+        (mixed(), TabularRBM, None),
+        (np.column_stack([bits(50)[:, 0], np.arange(50) / 7]), TabularRBM, None),
+    ],
+)
+def test_the_default_machine_has_the_units_of_the_columns(X, cls, visible):
+    for Wrapper in (RBMImputer, RBMOutlierDetector):
+        found = Wrapper(random_state=0).fit(X).estimator_
+        assert type(found) is cls
+        assert getattr(found, "visible", None) == visible
+
+
+@pytest.mark.parametrize("Wrapper", [RBMImputer, RBMOutlierDetector])
+def test_bad_input(Wrapper):
+    with pytest.raises(ValueError, match="estimator"):
+        Wrapper(LogisticRegression()).fit(bits())
+    with pytest.raises(ValueError, match="no observed value"):
+        Wrapper(RBM(2)).fit(np.full((4, 2), np.nan))
+    fitted = Wrapper(RBM(2, n_iter=1, inference=Gibbs(n_chains=5))).fit(bits(20))
+    method = fitted.transform if Wrapper is RBMImputer else fitted.predict
+    with pytest.raises(ValueError, match="features"):
+        method(bits(20)[:, 1:])
