@@ -6,15 +6,17 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
-from skrbm import RBM, TAPRBM, BernoulliRBM, ConditionalRBM, RBMClassifier
+from skrbm import RBM, TAPRBM, BernoulliRBM, ConditionalRBM, RBMClassifier, RBMOutlierDetector
 from skrbm.evaluation import diagnose
 from skrbm.inference import TAP
 from skrbm.inspection import (
     ComponentsDisplay,
     DiagnosisDisplay,
+    FeatureScoresDisplay,
     FreeEnergyDisplay,
     HistoryDisplay,
     LandscapeDisplay,
+    SamplesDisplay,
     SolutionsRecorder,
 )
 from skrbm.learning import SGD
@@ -98,11 +100,11 @@ def test_history_of_likelihoods_has_a_band():
     display = HistoryDisplay(history).plot()
     assert display.ax_.get_ylabel() == "log likelihood"
     assert_array_equal(display.lines_[0].get_xydata(), [[2, -8.5], [3, -7.5], [4, -7.0]])
-    band = display.band_.get_paths()[0].vertices
+    band = display.bands_[0].get_paths()[0].vertices
     for epoch, low, high in [(2, -8.7, -8.3), (3, -7.9, -7.1), (4, -7.6, -6.4)]:
         here = band[band[:, 0] == epoch, 1]
         assert (here.min(), here.max()) == pytest.approx((low, high))
-    assert HistoryDisplay(history).plot(quantity="tap_log_likelihood").band_ is None
+    assert HistoryDisplay(history).plot(quantity="tap_log_likelihood").bands_ == []
     history["log_likelihood"][1:3] = [np.nan, np.nan]
     assert HistoryDisplay(history).plot().ax_.get_ylabel() == "tap log likelihood"
 
@@ -440,3 +442,46 @@ def test_what_has_no_components_is_told_where_they_are():
         ComponentsDisplay.from_estimator(own, image_shape=(2, own.n_features_in_ // 2))
     with pytest.raises(NotFittedError):
         ComponentsDisplay.from_estimator(RBM())
+
+
+def test_training_and_validation_are_drawn_together():
+    history = {"epoch": [1, 2], "log_likelihood": [-3.0, -2.0], "score": [-4.0, -3.5]}
+    display = HistoryDisplay(history).plot()
+    drawn = [list(line.get_ydata()) for line in display.lines_]
+    assert drawn == [[-3.0, -2.0], [-4.0, -3.5]]
+    assert [text.get_text() for text in display.ax_.get_legend().texts] == [
+        "training",
+        "validation",
+    ]
+
+
+def test_samples_are_those_of_the_estimator(rbm):
+    display = SamplesDisplay.from_estimator(rbm, n_samples=6, image_shape=(3, 4), random_state=0)
+    drawn = np.stack([image.get_array().ravel() for image in images(display)])
+    assert_array_equal(drawn, rbm.sample(6, random_state=0))
+    with pytest.raises(ValueError, match="image_shape"):
+        SamplesDisplay.from_estimator(rbm)
+
+
+def test_completions_are_drawn_beside_their_images(rbm):
+    X = (np.random.default_rng(1).random((2, 12)) < 0.5).astype(float)
+    X[:, 6:] = np.nan
+    options = {"n_samples": 2, "image_shape": (3, 4), "random_state": 0}
+    display = SamplesDisplay.from_estimator(rbm, X, **options)
+    assert display.axes_.shape == (2, 4)
+    for row, drawn in zip(X, np.array(images(display)).reshape(2, 4), strict=True):
+        given, mean, *draws = (image.get_array() for image in drawn)
+        assert_array_equal(given.mask.ravel(), np.isnan(row))
+        for filled in (mean, *draws):
+            assert_array_equal(filled.ravel()[:6], row[:6])
+        assert_allclose(mean.ravel(), rbm.impute(row[None])[0], rtol=1e-6)
+
+
+def test_the_lowest_scores_of_features_come_first():
+    X = (np.random.default_rng(1).random((60, 4)) < 0.5).astype(float)
+    detector = RBMOutlierDetector(RBM(2, n_iter=2, random_state=0)).fit(X)
+    display = FeatureScoresDisplay.from_estimator(detector, X[:2], n_features=3)
+    for axis, scores, row in zip(display.axes_, detector.score_features(X[:2]), X, strict=False):
+        assert_allclose([bar.get_width() for bar in axis.patches], np.sort(scores)[:3])
+        first = np.argmin(scores)
+        assert axis.get_yticklabels()[0].get_text() == f"x{first} = {row[first]:.4g}"

@@ -2,16 +2,20 @@
 
 from ._components import ComponentsDisplay
 from ._diagnosis import DiagnosisDisplay
+from ._feature_scores import FeatureScoresDisplay
 from ._free_energy import FreeEnergyDisplay
 from ._history import HistoryDisplay
 from ._landscape import LandscapeDisplay
 from ._recorder import SolutionsRecorder
+from ._samples import SamplesDisplay
 
 __all__ = [
     "ComponentsDisplay",
     "DiagnosisDisplay",
+    "FeatureScoresDisplay",
     "FreeEnergyDisplay",
     "HistoryDisplay",
     "LandscapeDisplay",
+    "SamplesDisplay",
     "SolutionsRecorder",
 ]

@@ -54,3 +54,16 @@ def grid_shape(n_images, n_columns):
         n_columns = math.ceil(math.sqrt(n_images))
     check_count("n_columns", n_columns, 1)
     return math.ceil(n_images / n_columns), n_columns
+
+
+def shape_of_images(rows, image_shape=None):
+    """Return the height and width of rows of pixels; ValueError if they do not fill an image."""
+    n_features = rows.shape[1]
+    if image_shape is None:
+        image_shape = (math.isqrt(n_features),) * 2
+    if math.prod(image_shape) != n_features:
+        raise ValueError(
+            f"{n_features} features do not fill an image of shape {tuple(image_shape)}; "
+            "give image_shape=(height, width)"
+        )
+    return image_shape

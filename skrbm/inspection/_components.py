@@ -1,13 +1,11 @@
 """Receptive fields of the hidden units."""
 
-import math
-
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from .._checks import check_count, look_up
 from ..arrays import to_numpy
-from ._base import grid_shape
+from ._base import grid_shape, shape_of_images
 
 _SPREAD_POWER = 0.1
 
@@ -95,7 +93,7 @@ class ComponentsDisplay:
 
     @classmethod
     def from_components(cls, components, *, image_shape=None, **plot_params):
-        """Show weights, or other rows of visible values such as samples.
+        """Show weights, or other rows of visible values.
 
         Parameters
         ----------
@@ -116,15 +114,7 @@ class ComponentsDisplay:
             If the features do not fill an image.
         """
         components = check_array(to_numpy(components))
-        n_features = components.shape[1]
-        if image_shape is None:
-            image_shape = (math.isqrt(n_features),) * 2
-        if math.prod(image_shape) != n_features:
-            raise ValueError(
-                f"{n_features} features do not fill an image of shape {tuple(image_shape)}; "
-                "give image_shape=(height, width)"
-            )
-        return cls(components, image_shape).plot(**plot_params)
+        return cls(components, shape_of_images(components, image_shape)).plot(**plot_params)
 
     def plot(self, *, n_columns=None, cmap="RdBu_r", figure=None):
         """Draw the images on one symmetric colour scale.

@@ -13,6 +13,7 @@ _DEFAULTS = (
     "time",
     "learning_rate",
 )
+_LABELS = {"log_likelihood": "training", "score": "validation"}
 _ERROR, _WITH_ERROR = "log_likelihood_std", ("log_likelihood", "score")
 
 
@@ -29,7 +30,7 @@ class HistoryDisplay:
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
     lines_ : list of matplotlib Line2D
-    band_ : matplotlib PolyCollection or None
+    bands_ : list of matplotlib PolyCollection
     """
 
     def __init__(self, history):
@@ -73,7 +74,7 @@ class HistoryDisplay:
         return cls(history).plot(**plot_params)
 
     def plot(self, *, quantity=None, ax=None, **line_params):
-        """Draw one quantity over the epochs in which it was measured.
+        """Draw one quantity, or training and validation, over the epochs with measurements.
 
         The log-likelihood and the score have a band of two standard errors of log Z.
 
@@ -81,8 +82,9 @@ class HistoryDisplay:
         ----------
         quantity : str, default=None
             A key of ``history_``; default: the log-likelihood, if it was measured in at least half
-            of the epochs, else the first of ``tap_log_likelihood``, ``validation_error``,
-            ``converged``, ``updated`` and ``time`` that was recorded.
+            of the epochs, with the score of the validation rows if there is one; else the first of
+            ``tap_log_likelihood``, ``validation_error``, ``converged``, ``updated`` and ``time``
+            that was recorded.
         ax : matplotlib Axes, default=None
             Where to draw; default: a new figure.
         **line_params
@@ -101,26 +103,36 @@ class HistoryDisplay:
 
         if not self.history.get("epoch"):
             raise ValueError("history has no epochs, as the machine was not trained by fit")
-        if quantity is None:
-            quantity = self._default()
-        values = look_up("quantity", quantity, self.history)
+        chosen = self._default() if quantity is None else quantity
+        look_up("quantity", chosen, self.history)
+        names = [chosen]
+        if quantity is None and chosen == "log_likelihood" and "score" in self.history:
+            names.append("score")
         if ax is None:
             _, ax = plt.subplots()
-        values, epochs = np.array(values, float), np.array(self.history["epoch"])
-        known = np.isfinite(values)
-        marker = {} if known.all() else {"marker": "."}
-        self.lines_ = ax.plot(epochs[known], values[known], **(marker | line_params))
-        self.band_ = None
-        if quantity in _WITH_ERROR and _ERROR in self.history:
-            half = 2 * np.array(self.history[_ERROR], float)[known]
-            values, colour = values[known], self.lines_[0].get_color()
-            self.band_ = ax.fill_between(
-                epochs[known], values - half, values + half, color=colour, alpha=0.2, linewidth=2
-            )
+        self.lines_, self.bands_ = [], []
+        for name in names:
+            label = {} if len(names) == 1 else {"label": _LABELS[name]}
+            self._draw(name, ax, **(label | line_params))
+        if len(names) > 1:
+            ax.legend(frameon=False)
         ax.set_xlabel("epoch")
-        ax.set_ylabel(quantity.replace("_", " "))
+        ax.set_ylabel(chosen.replace("_", " "))
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+    def _draw(self, quantity, ax, **line_params):
+        values, epochs = np.array(self.history[quantity], float), np.array(self.history["epoch"])
+        known = np.isfinite(values)
+        marker = {} if known.all() else {"marker": "."}
+        self.lines_ += ax.plot(epochs[known], values[known], **(marker | line_params))
+        if quantity in _WITH_ERROR and _ERROR in self.history:
+            half = 2 * np.array(self.history[_ERROR], float)[known]
+            values, colour = values[known], self.lines_[-1].get_color()
+            band = ax.fill_between(
+                epochs[known], values - half, values + half, color=colour, alpha=0.2, linewidth=2
+            )
+            self.bands_.append(band)
 
     def _default(self):
         measured = np.isfinite(self.history.get("log_likelihood", []))

@@ -2,9 +2,11 @@
 
 import copy
 import itertools
+import math
 import time
 import warnings
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
@@ -112,17 +114,23 @@ class NoTask:
         return False
 
 
+_IN_NATS = ("log_likelihood", "tap_log_likelihood", "score")
+_NOT_PRINTED = ("epoch", "time", "learning_rate", "log_likelihood_std")
+
+
 def recorder(history, verbose=None):
     """Return a function that adds rows to a history, a dict of lists, and prints them.
 
     With ``adds=False`` it writes into the last row, and prints nothing. NaN stands where a quantity
-    was not measured. ``verbose`` is the name under which rows are printed, None for no print.
+    was not measured. ``left`` is the number of epochs to come, None if it is not known. ``verbose``
+    is the name under which rows are printed, None for no print.
     """
+    seconds = []
 
-    def record(row, adds=True):
+    def record(row, adds=True, left=None):
         if verbose and adds:  # before the row is there: an interruption leaves all of it or none
-            values = ", ".join(f"{name} = {row[name]:.4g}" for name in list(row)[1:])
-            print(f"[{verbose}] Iteration {row['epoch']}, {values}")
+            seconds.append(row["time"])
+            print(f"[{verbose}] {_line(row, left, fmean(seconds))}", flush=True)
         n_rows = len(next(iter(history.values()), ()))
         for name in [*(history | row)]:  # in the order in which they were first recorded
             column = history.setdefault(name, [float("nan")] * n_rows)
@@ -132,6 +140,31 @@ def recorder(history, verbose=None):
                 column[-1] = row[name]
 
     return record
+
+
+def _line(row, left, seconds):
+    """Return what is printed of an epoch: its number, what was measured, and the time left."""
+    number = f"epoch {row['epoch']}"
+    if left is not None:
+        number += f" of {row['epoch'] + left}"
+    parts = [
+        f"{name.replace('_', ' ')} {value:.4g}{' nats' * (name in _IN_NATS)}"
+        for name, value in row.items()
+        if name not in _NOT_PRINTED and math.isfinite(value)
+    ]
+    if left:
+        parts.append(f"{left * seconds:.0f} s left")
+    return f"{number}: {', '.join(parts)}" if parts else number
+
+
+def _after_interruption(n_epochs, is_unchanged):
+    """Return what is left of a fit that was interrupted, for the user."""
+    if is_unchanged:
+        return "The fit was interrupted in its first epoch; the estimator is as it was before."
+    return (
+        f"The estimator is fitted, with the parameters of epoch {n_epochs}; "
+        "fit with warm_start=True continues from there."
+    )
 
 
 @dataclass
@@ -152,8 +185,8 @@ class Trainer:
     attributes : callable
         ``attributes(machine, state)`` returns the fitted attributes that a callback may ask for.
     record : callable
-        ``record(row)`` takes the numbers of an epoch, a dict; ``record(row, adds=False)`` more
-        numbers of the last one.
+        ``record(row, left=n)`` takes the numbers of an epoch, a dict, before n other ones;
+        ``record(row, adds=False)`` more numbers of the last one.
     n_iter : int or None, default=1
         Number of epochs; None is until the monitor says stop.
     rate : callable, default=None
@@ -225,7 +258,8 @@ class Trainer:
                     found = training.published(), training.phase_state
                     row |= self.monitor.measure(*found)
                     row = self.monitor.agreed(found[0], row)
-                    self.record({"epoch": training.n_epochs + 1, **row})
+                    left = None if self.n_iter is None else self.n_iter - epoch - 1
+                    self.record({"epoch": training.n_epochs + 1, **row}, left=left)
                     training.n_epochs += 1  # only now: an interruption until here undoes the epoch
                     kept = found
                     stop = self.monitor.stop()
@@ -245,9 +279,11 @@ class Trainer:
                 chosen = self.monitor.chosen(kept, self.ended)
                 if chosen[0] is not kept[0] or self.ended == "diverged":
                     training.reset_optimizer()
-            except BaseException:
+            except BaseException as error:
                 chosen = None if kept is first else self.monitor.chosen(kept, self.ended)
                 training.reset_optimizer()
+                if isinstance(error, KeyboardInterrupt):
+                    error.add_note(_after_interruption(training.n_epochs, chosen is None))
                 raise
             finally:
                 try:

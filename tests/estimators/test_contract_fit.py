@@ -122,7 +122,7 @@ def test_history_and_verbose(Estimator, capsys):
     lines = [line for line in capsys.readouterr().out.splitlines() if Estimator.__name__ in line]
     assert len(lines) == 4
     for epoch, line in enumerate(lines, start=1):
-        assert f"[{Estimator.__name__}] Iteration {epoch}, " in line
+        assert line.startswith(f"[{Estimator.__name__}] epoch {epoch} of {len(lines)}")
 
 
 @pytest.mark.parametrize("Estimator", with_parameters("early_stopping", "n_iter"))

@@ -422,7 +422,7 @@ class FrankWolfeRBM(DensityModel):
     def _run(self, growth, path, monitor, training, **options):
         """Take steps until the monitor says stop; whatever ends it, a machine is published."""
 
-        def record(row):
+        def record(row, left=None):
             path.rows.append(row)
             path.machines.append(growth.mixture)
             if self.verbose:
