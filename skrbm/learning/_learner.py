@@ -374,11 +374,11 @@ class MomentLearner(BatchLearner):
         which are drawn from the machine, would follow it.
         """
         coordinates = getattr(self.parameters, "coordinates", None)
-        if coordinates is None or not self._phase.samples_model:
+        if coordinates is None or not self.phase.samples_model:
             return False
         columns = training.machine.units[0].standardised(self.rows.X.shape[1])[0]
-        rows = self._phase.samples(training.phase_state, None)
-        weights = self._phase.weights(training.phase_state)
+        rows = self.phase.samples(training.phase_state, None)
+        weights = self.phase.weights(training.phase_state)
         squares = coordinates.inward(rows) ** 2
         if weights is None:
             squares = namespace(rows).mean(squares, axis=0)

@@ -224,7 +224,7 @@ def run(n_times, length):
         Diverging(n_times, length),
         lambda found, state: published.append(found.thetas[0].field - machine.thetas[0].field),
         lambda found, state: {},
-        lambda row, adds=True: None,
+        lambda row, **options: None,
         n_iter=5,
         rate=lambda progress: 1.0,
     )

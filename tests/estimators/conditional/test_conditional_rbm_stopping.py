@@ -124,7 +124,7 @@ def test_early_stopping_keeps_the_best_parameters(errors, tol, n_epochs, best):
         learner,
         lambda *kept: published.append(kept),
         lambda *kept: {},
-        history.append,
+        lambda row, left: history.append(row),
         n_iter=7,
         rate=lambda progress: 0.1,
         monitor=ErrorMonitor(script, rows, validation, EarlyStopping(3, tol=tol)),
