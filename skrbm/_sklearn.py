@@ -4,7 +4,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, Options
 from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils._param_validation import StrOptions as _StrOptions
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight
 
 
 class Interval(_Interval):
@@ -114,6 +114,7 @@ __all__ = [
     "InstanceOf",
     "Interval",
     "StrOptions",
+    "_check_feature_names_in",
     "_check_sample_weight",
     "_fit_context",
     "is_of_scikit_learn",

@@ -6,9 +6,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.impute import MissingIndicator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from .._sklearn import DOC_LINK, HasMethods, _fit_context
+from .._sklearn import DOC_LINK, HasMethods, _check_feature_names_in, _fit_context
 from ..inputs import is_frame
 from ._choices import set_params
 from ._wrapped import as_table, fitted_density, observed_columns, take

@@ -88,7 +88,7 @@ def without_column(X, j):
     if is_frame(X):  # polars
         name = X.columns[j]
         return X.with_columns(X[name].clear(len(X)).alias(name))
-    if X.dtype.kind in "fO":
+    if X.dtype.kind in ("f", "O"):
         found = X.copy()
     else:
         found = X.astype(np.float64 if X.dtype.kind in "biu" else object)

@@ -32,7 +32,7 @@ def test_every_estimator_finds_and_reports_zeros(Estimator, penalty, capsys):
     share = np.mean(weights_of(fitted) == 0)
     assert share > 0
     assert fitted.history_["zero_weights"][-1] == share
-    assert f"zero_weights = {share:.4g}" in capsys.readouterr().out
+    assert f"zero weights {share:.4g}" in capsys.readouterr().out
     assert "zero_weights" not in small(Estimator, alpha=0.3).fit(X, X[:, :2]).history_
 
 
