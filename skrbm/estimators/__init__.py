@@ -25,9 +25,9 @@ __all__ = [
     "FrankWolfeRBM",
     "GaussianBernoulliRBM",
     "RBMClassifier",
-    "RatingRBM",
     "RBMImputer",
     "RBMOutlierDetector",
+    "RatingRBM",
     "ReplicatedSoftmaxRBM",
     "TabularRBM",
 ]
