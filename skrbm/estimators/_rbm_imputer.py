@@ -29,9 +29,10 @@ class RBMImputer(TransformerMixin, BaseEstimator):
     ----------
     estimator : density estimator or None, default=None
         A machine with the method ``impute``, such as :class:`RBM`, :class:`TAPRBM` or
-        :class:`TabularRBM`. None is chosen by the columns: ``RBM(64)`` if all are binary,
-        ``RBM(64, visible="gaussian")`` if all are real, else
-        ``TabularRBM(64, covariance="full")``.
+        :class:`TabularRBM`. None is ``RBM(64)`` if all
+        columns are binary numbers, ``RBM(64, visible="gaussian")`` for other arrays of numbers, and
+        ``TabularRBM(64, covariance="full")`` for DataFrames, for text and where some columns are
+        binary.
     add_indicator : bool, default=False
         Whether columns that say which values were missing are appended, one for each column with
         missing values in ``fit`` (:class:`~sklearn.impute.MissingIndicator`).

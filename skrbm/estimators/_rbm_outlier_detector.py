@@ -28,9 +28,10 @@ class RBMOutlierDetector(OutlierMixin, BaseEstimator):
     ----------
     estimator : density estimator or None, default=None
         A machine with the method ``score_samples``, such as :class:`RBM` or :class:`TabularRBM`.
-        None is chosen by the columns: ``RBM(64)`` if all are binary,
-        ``RBM(64, visible="gaussian")`` if all are real, else
-        ``TabularRBM(64, covariance="full")``.
+        None is ``RBM(64)`` if all
+        columns are binary numbers, ``RBM(64, visible="gaussian")`` for other arrays of numbers, and
+        ``TabularRBM(64, covariance="full")`` for DataFrames, for text and where some columns are
+        binary.
     contamination : float in (0, 0.5], default=0.1
         Share of the training rows that are outliers.
     random_state : int, RandomState instance or None, default=None

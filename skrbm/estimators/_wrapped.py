@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.base import clone
 
-from ..inputs import TableEncoder, columns_of, is_frame, missing_values
+from ..inputs import columns_of, is_frame, missing_values
 from ._rbm import RBM
 from ._tabular_rbm import TabularRBM
 
@@ -33,16 +33,15 @@ def fitted_density(wrapper, X, columns, random_state):
 
 
 def default_density(X, columns):
-    """Return a machine with the units that the columns of a table need."""
+    """Return a machine with the units that the columns of X need."""
     n_batches = max(3, -(-len(columns[0]) // 100))
     common = {"n_components": _N_COMPONENTS, "n_iter": max(_FEWEST_PASSES, _N_STEPS // n_batches)}
     names = list(X.columns) if is_frame(X) else range(len(columns))
     bits = [name for name, column in zip(names, columns, strict=True) if _has_bits(column)]
     if len(bits) == len(columns):
         return RBM(**common)
-    is_numeric = all(column.dtype.kind in "buif" for column in columns)
-    kinds = {column.kind for column in TableEncoder().fit(X, columns).table}
-    if is_numeric and kinds == {"real"} and not bits:
+    is_array = not is_frame(X) and all(column.dtype.kind in "buif" for column in columns)
+    if is_array and not bits:
         return RBM(visible="gaussian", **common)
     return TabularRBM(kinds=dict.fromkeys(bits, "binary"), covariance="full", **common)
 
