@@ -28,6 +28,8 @@ _LOSS = 0.1  # nats below independent columns that are tolerated
 _MISMATCH = 0.8  # tolerated distance of means and correlations, in standard deviations
 _DIRECTIONS = 8  # in which the rows of data differ most, along which moments are compared
 _LEAST_ROWS = 100  # for which that tells anything
+_INCOMPLETE_ROWS, _LEAST_INCOMPLETE = 100, 20  # rows with missing values that are compared,
+_ANNEALED = 2**21  # at most so many times the number of weights: about a second
 
 
 class LikelihoodMonitor(Monitor):
@@ -159,10 +161,15 @@ class LikelihoodMonitor(Monitor):
 
     def _has_log_partition(self, density):
         """Whether one number, log Z, turns free energies of rows into likelihoods."""
-        if density.machine.units[0].totals(density.starts) is not None:  # each total has its own
+        if self._is_of_counts(density):
             return False
         complete = not self.rows.has_missing and len(density.machine.units) == 2
         return complete or self.validation is not None
+
+    @staticmethod
+    def _is_of_counts(density):
+        """Whether rows of each total have a log Z of their own."""
+        return density.machine.units[0].totals(density.starts) is not None
 
     def _independent_units(self, machine):
         """Return the parameters of independent visible units that are like the data."""
@@ -201,19 +208,23 @@ class LikelihoodMonitor(Monitor):
         if not self.is_density or self.end is None or len(machine.units) > 2:
             return None
         density = self.density(machine, state)
-        if self.log_z is not None and not self.rows.has_missing:
-            own = self._log_weights(density, self.train) - self.log_z.value
-            independent = self._independent(density)
-            loss, n = independent - own, self.weights.sum()
-            mean = self._mean(loss)
-            error = math.hypot(self.log_z.std, (self._mean((loss - mean) ** 2) / n) ** 0.5)
+        index, log_z = self._compared(density)
+        if len(index):
+            weights = self.weights[: len(index)]
+            own = self._log_weights(density, index) - log_z.value
+            independent = self._independent(density, index)
+            loss = independent - own
+            mean = np.average(loss, weights=weights)
+            variance = np.average((loss - mean) ** 2, weights=weights)
+            error = math.hypot(log_z.std, (variance / weights.sum()) ** 0.5)
             if mean > max(_SURE * error, _LOSS):
                 remedy = self.phase().remedy
                 if self.has_rate:
                     remedy = "; lower learning_rate, or scale X"
                 return (
-                    f"The log-likelihood of training rows, {self._mean(own):.4g}, is below that of "
-                    f"independent columns, {self._mean(independent):.4g}{remedy}."
+                    "The log-likelihood of training rows, "
+                    f"{np.average(own, weights=weights):.4g}, is below that of independent "
+                    f"columns, {np.average(independent, weights=weights):.4g}{remedy}."
                 )
         found = None if self.has_rate else self._mismatch(machine, state)
         if found is None:
@@ -224,8 +235,21 @@ class LikelihoodMonitor(Monitor):
             f"{self.phase().remedy}."
         )
 
-    def _independent(self, density):
-        """Return log-likelihoods of training rows by independent units fitted to the data."""
+    def _compared(self, density):
+        """Return which rows are compared with independent units, and log Z.
+
+        Rows with missing values are annealed, and few of them: none if that would take long.
+        """
+        if not self.rows.has_missing:
+            return self.train if self.log_z is not None else self.train[:0], self.log_z
+        n_rows = int(_ANNEALED / density.machine.weights[0].size)
+        index = self.train[: min(n_rows, _INCOMPLETE_ROWS)]
+        if len(index) < _LEAST_INCOMPLETE or self._is_of_counts(density):
+            return self.train[:0], None
+        return index, self.log_z or self._tracker.estimate(density.machine, math.inf)
+
+    def _independent(self, density, index):
+        """Return log-likelihoods of rows by independent units fitted to the data."""
         machine = density.machine
         unit, theta = machine.units[0], self.rows.initial_theta
         theta = theta.map(lambda part: cast(part, machine.dtype))
@@ -241,7 +265,7 @@ class LikelihoodMonitor(Monitor):
                 log_z = namespace(rows).where(by_site(unit, observed), log_z, 0 * log_z)
             return volume + unit.log_weight(theta, rows) - row_sums(log_z)
 
-        return self._values(function, self.train)
+        return self._values(function, index)
 
     def _mismatch(self, machine, state):
         """Return how far moments of the model are from those of the data; None if by chance.

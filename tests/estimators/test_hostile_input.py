@@ -111,6 +111,9 @@ def test_a_fit_that_ends_worse_than_independent_units_says_so():
     for Estimator in (BernoulliRBM, TAPRBM):
         with pytest.warns(ConvergenceWarning, match="lower learning_rate"):
             small(Estimator, learning_rate=1000).fit(X)
+    X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
+    with pytest.warns(ConvergenceWarning, match="below that of independent columns"):
+        small(RBM, learning_rate=1000).fit(X)
     wine = load_wine().data  # columns from 0.13 to 1680 in one interval
     with pytest.warns(ConvergenceWarning, match="below that of independent columns"):
         TAPRBM(5, visible="truncated_gaussian", random_state=0).fit(wine)
