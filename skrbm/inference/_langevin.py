@@ -81,6 +81,10 @@ class Langevin(Sampler):
     step_scale : {"variance", "mean_variance"}, default="variance"
         Whether step sizes are in units of each visible unit's own variance, or of the mean
         variance, as printed. The latter is unstable and an error if the variances differ too much.
+    temperature : float, default=1.0
+        Factor on the variance of the noise. At other temperatures than 1 chains are not those of
+        the machine, and need ``adjust_after=None``. The code that the authors released divides
+        energies by the size of a batch, which is a temperature of that size (512 on MNIST).
     n_steps, n_chains, start, burn_in : as in :class:`Sampler`
 
     References
@@ -95,12 +99,19 @@ class Langevin(Sampler):
     step_size: float = 0.5
     adjust_after: int | None = 0
     step_scale: str = "variance"
+    temperature: float = 1.0
 
     def __post_init__(self):
         super().__post_init__()
         limit = look_up("step_scale", self.step_scale, _LIMITS)
         check_number("step_size", self.step_size, above=0, below=limit)
         check_count("adjust_after", self.adjust_after, 0, or_none=True)
+        check_number("temperature", self.temperature, above=0)
+        if self.temperature != 1 and self.adjust_after is not None:
+            raise ValueError(
+                f"temperature={self.temperature!r} needs adjust_after=None, as steps are accepted "
+                "or rejected by the machine's own distribution"
+            )
 
     def at(self, step, n_steps):
         return self._after(step, self.step_size * cosine(step, n_steps))
@@ -146,7 +157,7 @@ class Langevin(Sampler):
         for factor in self._factors():
             part = factor * step
             beta, variance = beta * (1 - part), variance * (1 - part) ** 2 + 2 * part
-        return beta, variance**0.5
+        return beta, (variance * self.temperature) ** 0.5
 
     def state_at(self, machine, X, rng):
         """Return chains at visible values X; raises ValueError if the step size diverges."""
@@ -229,7 +240,7 @@ class GibbsLangevin(Langevin):
 
     Parameters
     ----------
-    step_size, adjust_after, step_scale : as in :class:`Langevin`
+    step_size, adjust_after, step_scale, temperature : as in :class:`Langevin`
         With the acceptance of Eq. 12.
     n_steps, n_chains, start, burn_in : as in :class:`Sampler`
     n_inner_steps : int, default=10

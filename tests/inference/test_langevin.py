@@ -155,6 +155,23 @@ def test_the_bias_of_unadjusted_steps_shrinks_with_the_step(Sampler):
 
 
 @both
+def test_the_temperature_is_a_factor_on_variances(Sampler):
+    machine = machine_of(np.zeros((1, 2)), [0.0], np.zeros(2), np.array([1.0, 4.0]))
+    inner = {} if Sampler is Langevin else {"n_inner_steps": 1}
+    method = Sampler(step_size=0.4, adjust_after=None, temperature=9.0, **inner)
+    n = 40_000
+    V = 3 * np.random.default_rng(0).standard_normal((n, 2)) * [1.0, 2.0]
+    rng = make_rng(1, V)
+    state = method.state_at(machine, V, rng)
+    for _ in range(40):
+        state, _ = method.step(machine, state, rng)
+    variance = state.layers[0].var(axis=0) / [1.0, 4.0]
+    assert_allclose(variance, 9 / (1 - 0.4 / 2), rtol=5.5 * math.sqrt(2 / n))
+    with pytest.raises(ValueError, match="temperature"):
+        Sampler(temperature=2.0)
+
+
+@both
 def test_adjustment_begins_where_it_is_told(Sampler):
     machine = machine_of(*random_parameters(12))
     V = np.zeros((5, 3))
