@@ -63,14 +63,14 @@ class FrankWolfeRBM(DensityModel):
         Maximum number of hidden units, including those of ``init``.
     alpha : float, default=0.01
         Strength λ of the penalty λ/2 Σ m_j (||w_j||² + c_j²), positive unless ``radius`` is given.
-        A refused insertion raises it by a fifth, unless ``inference="exact"`` and
-        ``step="line_search"``.
+        A refused insertion raises it by a fifth, unless ``inference="exact"``.
     radius : float or None, default=None
         Largest norm of the weights and bias of a unit. With ``alpha=0`` a refused insertion lowers
         it by a sixth, unless the multiplicities have reached a ``temperature`` that is a number.
     step : {"line_search", "1/t"}, default="line_search"
-        Multiplicity of a new unit: the best one in [0, 1]; or 1, as in [1]_, which overshoots on
-        small data.
+        Multiplicity of a new unit: the best one in [0, 1]; or 1, as printed in [1]_, whatever that
+        does to the likelihood. The latter is never refused, needs no line search, and overshoots
+        where ``alpha`` is small for the data.
     temperature : {"n_components", "learn"} or float, default="n_components"
         Sum of the multiplicities. "n_components" leaves it free; "learn" adds a line search over it
         after each insertion, which needs ``step="line_search"``; a number is an upper bound, and a
@@ -85,7 +85,7 @@ class FrankWolfeRBM(DensityModel):
         from which the gain of a unit is estimated. More visible units need more chains.
     tol : float, default=1e-3
         Smallest gain for which a unit is inserted, in nats: both the derivative of the penalised
-        log-likelihood by the multiplicity of the unit, and the gain predicted by the line search.
+        log-likelihood by the multiplicity of the unit, and the gain that a line search predicts.
         Also the duality gap at which growth stops if ``temperature`` is a number.
     early_stopping : bool, EarlyStopping or "free_energy_gap", default=True
         Whether to hold out validation rows, to stop when steps no longer raise their mean

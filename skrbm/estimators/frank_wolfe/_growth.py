@@ -334,7 +334,7 @@ class Growth:
         ball, these would count as better than any inside it, and nothing would be inserted. Where
         the model is exact no noise refuses the best step on a line, and the penalty stays too.
         """
-        if self.model.is_exact and self.plan.step == "line_search":
+        if self.model.is_exact:
             return
         self.alpha *= _TIGHTER
         is_full = self.mixture.counts.sum() >= self.plan.next_temperature(self.mixture) * (1 - 1e-6)
@@ -436,14 +436,15 @@ class Growth:
 
         The step is taken in parts, each no longer than importance weights of the samples reach,
         which then follow to the new distribution. None if the step is refused: it promises too
-        little on new samples, or with steps 1/t the penalised log-likelihood falls.
+        little on new samples, or the penalised log-likelihood falls. Steps 1/t are never refused.
         """
         before = self.mixture, self.log_z, self.samples, self.model.visible
         direction = max(self._lines(directions), key=lambda line: line.promise).direction
         # Estimate it on new samples: the largest of many promises is biased upwards.
         self.samples = self.model.sweep(self.mixture)
         (line,) = self._lines([direction])
-        if not line.promise > self.plan.tol and direction.kind == "inserted":
+        is_whole = self.plan.step == "1/t"
+        if not (is_whole or line.promise > self.plan.tol) and direction.kind == "inserted":
             return None
         done, noise = self._move(line)
         if done:
@@ -452,7 +453,7 @@ class Growth:
             if self.model.is_exact:
                 self.log_z = self.model.anneal(self.mixture, self.base)
             gain = self._gain(direction, before[0], self.log_z - before[1])
-        if not done or not gain > -2 * np.sqrt(noise):
+        if not done or not (is_whole or gain > -2 * np.sqrt(noise)):
             self.mixture, self.log_z, self.samples, self.model.visible = before
             return None
         return self._accept(direction), float(gain)
