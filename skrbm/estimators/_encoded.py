@@ -113,6 +113,7 @@ def _encoded_blocks(estimator, source, reset, missing):
         columns = columns_of(estimator, block, reset=reset)
         if reset:
             estimator._encoder = estimator._new_encoder().fit(block, columns)
+            estimator._encoder.finish()
         reset, like = False, block if place is None else place
         return _encoded_columns(estimator._encoder, columns, like, missing, sparse=False)
 
