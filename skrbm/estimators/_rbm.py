@@ -1,4 +1,4 @@
-"""The restricted Boltzmann machine of any units, inference, starts and optimizer."""
+"""The restricted Boltzmann machine of any units, inference method and optimizer."""
 
 from typing import ClassVar
 
@@ -11,12 +11,11 @@ _JOINT_COLUMNS = 200  # most columns of "gaussian" units that have a precision m
 
 @shares_parameters
 class RBM(BaseRBM):
-    """Restricted Boltzmann machine of any kinds of units, trained by any inference.
+    """Restricted Boltzmann machine for binary, real, categorical or count data.
 
-    The gradient of the log-likelihood is the moments of the data minus those of the machine. Units,
-    ``inference`` (how the machine's moments are found) and ``optimizer`` (how gradients become
-    steps) are chosen independently of each other.
-    p(v, h) ∝ exp(h' W v + b' v + c' h) with respect to the units without couplings, with
+    A density model of the rows of X with hidden units, whose means are features. It is trained by
+    maximum likelihood, by default with persistent Gibbs chains and an automatic step length.
+    The density is p(v, h) ∝ exp(h' W v + b' v + c' h) relative to independent units, with
     W = ``components_``, b = ``intercept_visible_`` and c = ``intercept_hidden_``.
 
     Read more in the :ref:`User Guide <rbm>`.
@@ -29,34 +28,10 @@ class RBM(BaseRBM):
         With at most 200 columns, block Gibbs sampling and hidden units with bounds, "gaussian" is
         ``Gaussian(covariance="full")``, whose columns share a precision matrix; ``Gaussian()`` has
         one precision for each column.
-    {hidden}
-    inference : {"gibbs", "pcd", "cd", "langevin", "gibbs_langevin", "tempering", "tap", "tap3", \
-            "adaptive_tap", "naive_mean_field", "mean_field", "relaxed_bp", "bp"} or object, \
-            default="gibbs"
-        How the machine's moments are found: by Markov chains (block Gibbs sampling, with persistent
-        chains or with contrastive divergence; Langevin dynamics of real visible units; parallel
-        tempering) or by fixed points (TAP, naive mean field, belief propagation).
-        A name, or an object of :mod:`skrbm.inference` that also sets the number of steps and
-        chains and where they start, such as ``Gibbs(n_steps=5, n_chains=200, start="weighted")``
-        or ``TAP(max_iter=50, start="persistent")``.
-
-        If ``start`` is left out, chains are persistent and fixed points start at data. With an
-        automatic learning rate it is then checked after a fifth of the epochs whether the chains
-        of discrete units mix; if not, the fit restarts with weighted chains for the other epochs.
-    {optimizer}
-    {learning_rate = "auto"}
-    batch_size : int, default=100
-        Largest number of rows of a mini-batch; batches have nearly the same size. With an
-        automatic rate and chains, an epoch has at least three batches.
     n_iter : int or "auto", default="auto"
-        Epochs: passes over the data. "auto" is 40, or more with few rows: with an automatic rate
-        and chains, as many as make 1000 steps, or 3000 where columns share a precision matrix.
+        Number of epochs. "auto" is 40, or more with few rows: with an automatic step length and
+        chains, as many as make 1000 steps, or 3000 where columns share a precision matrix.
     {early_stopping}
-    {init}
-        Weights are drawn from N(0, 0.01²), or between binary units such that the fields of hidden
-        units have a standard deviation of up to 0.75.
-    {warm_start}
-    {verbose}
     {random_state}
 
     Attributes
@@ -67,55 +42,75 @@ class RBM(BaseRBM):
         Biases of the hidden units.
     intercept_visible_ : array of shape (n_features,)
         Biases of the visible units.
-    precision_visible_, spike_visible_ : array of shape (n_features,)
-        Only of units that have them: the density of an independent visible unit is
-        exp(bias x - precision x² / 2) on its support, with exp(spike) times its mass against a
-        point mass of 1 at 0. With ``Gaussian(covariance="full")`` the precision is a matrix P of
-        shape (n_features, n_features), and the density is exp(bias' x - x' P x / 2).
-    absolute_visible_, skew_visible_ : array of shape (n_features,)
-        Only of :class:`~skrbm.units.DoubleReLU` units, which have both sides of 0 apart.
-    precision_hidden_, spike_hidden_ : array of shape (n_components,)
-        The same of the hidden units, and ``absolute_hidden_``, ``skew_hidden_``.
+    precision_visible_, spike_visible_, absolute_visible_, skew_visible_ : array
+        Further parameters, of shape (n_features,), of units that have them (:ref:`units`). With
+        ``Gaussian(covariance="full")`` the precision is a matrix.
+    precision_hidden_, spike_hidden_, absolute_hidden_, skew_hidden_ : array
+        The same for the hidden units, of shape (n_components,).
     units_ : tuple of Unit
-        Kinds of the visible and the hidden units, with the bounds that were taken from the data.
+        The visible and the hidden units, with bounds taken from the data.
     visible_means_ : array of shape (n_features,)
         Means of the training data; absent after ``from_parameters``.
     starts_ : array of shape (n_states, n_features)
-        Visible values of the chains of the last batch, or where its solutions were looked for;
-        :meth:`log_partition` and :meth:`sample` start there too.
+        Visible values of the last chains or solutions, at which :meth:`log_partition` and
+        :meth:`sample` start.
     ladder_ : Ladder
-        Only of a fit by tempered chains: machines from independent units to the fitted one,
-        with samples of each (see :class:`skrbm.inference.Ladder`), along which :meth:`sample` and
-        :meth:`log_partition` go. Each has the size of the parameters and of ``n_states`` rows.
+        Only with tempered chains: models from independent units to the fitted one, with samples of
+        each (:class:`skrbm.inference.Ladder`).
     n_iter_ : int
-        Epochs so far.
+        Number of epochs.
     history_ : dict of list
-        For each epoch: ``epoch``, ``learning_rate``, ``time`` (s), ``log_likelihood`` (nats per
-        sample, of at most 1000 training rows) and ``log_likelihood_std``, the standard error of
-        log Z, NaN in epochs in which it is not measured, as its cost is limited to a tenth of that
-        of learning (see :ref:`likelihood_in_training`), and with early stopping ``score``, the
-        log-likelihood of the validation rows. If ``inference`` is a fixed point
-        ``tap_log_likelihood`` (at the last batch's solutions), ``n_unconverged`` (solutions of a
-        batch, on average) and ``n_sweeps`` (mean number of sweeps); of Langevin steps that are
-        accepted or rejected ``acceptance``; of tempered chains ``exchange`` (mean acceptance) and
-        ``n_rungs``.
+        For each epoch ``epoch``, ``learning_rate``, ``time`` (s), ``log_likelihood`` (nats) and its
+        standard error ``log_likelihood_std``; with early stopping ``score``, the log-likelihood of
+        the validation set; and quantities of the inference method (:ref:`likelihood_in_training`).
     {n_features_in_}
     {feature_names_in_}
 
+    Other Parameters
+    ----------------
+    {hidden}
+    inference : {"gibbs", "pcd", "cd", "langevin", "gibbs_langevin", "tempering", "tap", "tap3", \
+            "adaptive_tap", "naive_mean_field", "mean_field", "relaxed_bp", "bp"} or object, \
+            default="gibbs"
+        How the moments of the model are estimated: by Markov chains (block Gibbs sampling with
+        persistent chains or contrastive divergence, Langevin dynamics, parallel tempering) or by
+        fixed points (TAP, naive mean field, belief propagation). An object of
+        :mod:`skrbm.inference` also sets the number of steps and chains and where they start, such
+        as ``Gibbs(n_steps=5, n_chains=200, start="weighted")`` or ``TAP(max_iter=50)``.
+
+        By default chains are persistent, and fixed points start at data. With an automatic step
+        length, chains of discrete units are checked after a fifth of the epochs: if they do not
+        mix, the fit restarts with weighted chains.
+    {optimizer}
+    {learning_rate = "auto"}
+    batch_size : int, default=100
+        Largest number of rows of a mini-batch. With an automatic step length and chains, an epoch
+        has at least three batches.
+    {init}
+        The weights are drawn from N(0, 0.01²), or between binary units such that the fields of
+        hidden units have a standard deviation of up to 0.75.
+    {warm_start}
+    {verbose}
+
     See Also
     --------
-    BernoulliRBM : Binary units by (persistent) contrastive divergence.
-    TAPRBM : Any units by fixed points.
-    GaussianBernoulliRBM : Gaussian visible units by Langevin chains, in standardised coordinates.
+    TabularRBM : DataFrames with columns of several kinds.
+    BernoulliRBM : Replacement of scikit-learn's class of the same name.
+    TAPRBM : The same model with the defaults of training by fixed points.
+    GaussianBernoulliRBM : Real columns that are generated from noise.
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from sklearn.datasets import load_digits
     >>> from skrbm import RBM
-    >>> X = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 1]])
-    >>> rbm = RBM(n_components=2, hidden="gaussian", optimizer="adam", random_state=0)
-    >>> rbm.fit(X).transform(X).shape
-    (4, 2)
+    >>> X = load_digits().data / 16
+    >>> rbm = RBM(n_components=32, random_state=0).fit(X[:1000])
+    >>> rbm.transform(X).shape  # features
+    (1797, 32)
+    >>> rbm.score_samples(X).shape  # log-likelihoods
+    (1797,)
+    >>> rbm.sample(5, random_state=0).shape
+    (5, 64)
     """
 
     sample_values = True
@@ -130,31 +125,31 @@ class RBM(BaseRBM):
         n_components=256,
         *,
         visible="bernoulli",
+        n_iter="auto",
+        early_stopping=False,
+        random_state=None,
         hidden="bernoulli",
         inference="gibbs",
         optimizer="sgd",
         learning_rate="auto",
         batch_size=100,
-        n_iter="auto",
-        early_stopping=False,
         init="random",
         warm_start=False,
         verbose=0,
-        random_state=None,
     ):
         self.n_components = n_components
         self.visible = visible
+        self.n_iter = n_iter
+        self.early_stopping = early_stopping
+        self.random_state = random_state
         self.hidden = hidden
         self.inference = inference
         self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.batch_size = batch_size
-        self.n_iter = n_iter
-        self.early_stopping = early_stopping
         self.init = init
         self.warm_start = warm_start
         self.verbose = verbose
-        self.random_state = random_state
 
     def _first_machine(self, rows, rng, parts):
         machine = super()._first_machine(rows, rng, parts)
