@@ -2,9 +2,13 @@
 
 import ast
 import importlib.util
+import inspect
 import os
+import re
+from html import escape
 from pathlib import Path
 
+from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 from sphinx_gallery.sorting import ExplicitOrder
 
@@ -40,6 +44,20 @@ autosummary_filename_map = {  # or else two pages are one where file names ignor
     f"skrbm.evaluation.{name}": f"skrbm.evaluation.{name}-function"
     for name in ("bracket", "solutions")
 }
+
+
+def methods_shared_with_rbm(estimator):
+    """Return the methods of an estimator that are RBM's own, which doc/methods.rst describes."""
+    return [
+        name
+        for name in re.findall(r"RBM\.(\w+)", Path(__file__).with_name("methods.rst").read_text())
+        if inspect.getattr_static(estimator, name, None) is inspect.getattr_static(skrbm.RBM, name)
+        and name not in getattr(estimator, "_absent", ())
+    ]
+
+
+SHARED = {f"skrbm.{name}": methods_shared_with_rbm(getattr(skrbm, name)) for name in skrbm.__all__}
+autosummary_context = {"shared_methods": SHARED}
 autodoc_typehints = "none"
 numpydoc_show_class_members = False  # the class template lists the methods itself
 
@@ -71,21 +89,48 @@ mathjax_package = Path(importlib.util.find_spec("sphinx-mathjax-offline").origin
 mathjax_path = "tex-svg-full.js"  # one file, which asks for no other
 
 html_theme = "pydata_sphinx_theme"
-html_title = "skrbm"
+html_title = f"skrbm {release}"
+html_favicon = "_static/logo.svg"
 html_static_path = ["_static", str(mathjax_package / "static" / "mathjax" / mathjax_path)]
 html_css_files = ["pages.css"]
+html_search_scorer = str(Path(__file__).with_name("_static") / "scorer.js")
 html_show_sourcelink = False
 html_theme_options = {
+    "logo": {"text": "skrbm", "image_light": "_static/logo.svg", "image_dark": "_static/logo.svg"},
+    "icon_links": [
+        {
+            "name": "Source on GitHub",
+            "url": "https://github.com/skrbm/skrbm",
+            "icon": "fa-brands fa-github",
+        }
+    ],
     "show_toc_level": 2,
-    "header_links_before_dropdown": 11,  # all but the last few fit beside an icon for the search
+    "header_links_before_dropdown": 7,
+    "navbar_start": ["navbar-logo", "version"],
     "navbar_persistent": ["search-button"],
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-_ALONE = "start choose tasks benchmarks reliability references changelog"  # with no pages below
-html_sidebars = {page: [] for page in _ALONE.split()}
+
+
+def add_description(app, pagename, templatename, context, doctree):
+    """Describe a page to search engines by its first paragraph."""
+    if doctree is not None and (first := next(doctree.findall(nodes.paragraph), None)):
+        description = escape(" ".join(first.astext().split())[:300])
+        context["metatags"] += f'<meta name="description" content="{description}" />'
+
+
+def find_shared_method(app, env, node, contnode):
+    """Resolve a method of another estimator that is RBM's own, such as TAPRBM.sample."""
+    owner, _, name = node["reftarget"].rpartition(".")
+    owner = owner.rpartition(".")[2] or node.get("py:class")
+    if name in SHARED.get(f"skrbm.{owner}", ()):
+        target, page = f"skrbm.RBM.{name}", node["refdoc"]
+        return env.domains["py"].resolve_xref(
+            env, page, app.builder, "meth", target, node, contnode
+        )
 
 
 def skip_foreign_members(app, what, name, obj, skip, options):
@@ -121,6 +166,8 @@ class Rooms(SphinxDirective):
 
 
 def setup(app):
-    """Connect the filter of members, and add the list of rooms."""
+    """Connect the functions above, and add the list of rooms."""
+    app.connect("html-page-context", add_description)
+    app.connect("missing-reference", find_shared_method)
     app.connect("autodoc-skip-member", skip_foreign_members)
     app.add_directive("rooms", Rooms)

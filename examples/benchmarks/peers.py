@@ -1,6 +1,6 @@
 """Log-likelihoods of binary machines beside other packages, after equal processor time.
 
-    SKRBM_DATA=... python examples/benchmarks/peers.py [--sets mnist plants ...] [--draw]
+    SKRBM_DATA=... python examples/benchmarks/peers.py [--sets mnist plants ...]
 
 Machines of 784 x 500 units learn the thresholded images of MNIST for 85 seconds and of
 Fashion-MNIST for 30, and machines with 100 hidden units the binary tables plants and audio for 10.
@@ -27,8 +27,7 @@ and said to be.
 tqdm numexpr tables pandas seaborn cytoolz`` what they need, best in an environment of their own.
 
 Each figure is saved in examples/benchmarks/results/peers.json as soon as it is found. What is there
-is not computed again, so that the command can be interrupted (``--again`` starts over). ``--draw``
-draws doc/_static/peers.png from the file.
+is not computed again, so that the command can be interrupted (``--again`` starts over).
 """
 
 import argparse
@@ -59,7 +58,6 @@ from skrbm import RBM, BernoulliRBM
 from skrbm.learning import SGD
 
 RESULTS = Path(__file__).parent / "results" / "peers.json"
-PICTURE = Path(__file__).resolve().parents[2] / "doc" / "_static" / "peers.png"
 # Seconds, hidden units, share of the seconds for each setting that is tried, or the set whose
 # settings are taken.
 PLANS = {
@@ -72,13 +70,6 @@ PLANS = {
     "dna": (2, 100, 0.3, None),
 }
 SETS = ("mnist", "plants", "baudio", "fashion-mnist")
-NAMES = {
-    "mnist": "MNIST",
-    "fashion-mnist": "Fashion-MNIST",
-    "baudio": "audio",
-    "dna": "DNA",
-    "nltcs": "NLTCS",
-}
 NEEDED = {"rbms": ["rbms.training.pcd"], "paysage": ["numexpr", "paysage.fit"]}  # modules
 VALIDATION = 2000  # images
 BATCH = 100
@@ -349,58 +340,16 @@ def report(results, sets):
     table(("data", "package", "settings", "passes", "s", "AIS", "reverse", "lower"), rows)
 
 
-def draw(results, sets, path):
-    """Draw bars of what each contender gains over independent columns."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    sets = [name for name in sets if name in results]
-    colours = ["#1b5e9e", "#5b9bd5", "#8c8c8c", "#a6a6a6", "#c0c0c0"]
-    labels = [f"skrbm {one}" if "RBM" in one else one for one in SETTINGS]
-    plt.rcParams.update({"font.size": 13, "axes.spines.top": False, "axes.spines.right": False})
-    figure, axes = plt.subplots(
-        len(sets), 1, figsize=(6.4, 1.7 * len(sets) + 0.6), layout="constrained", facecolor="white"
-    )
-    for name, axis in zip(sets, np.atleast_1d(axes), strict=True):
-        found = results[name]
-        gains = [found[one]["lower"] - found["independent"] for one in SETTINGS if one in found]
-        left, right = min(0.0, *gains), max(gains)
-        for place, one in enumerate(SETTINGS):
-            gain = found[one]["lower"] - found["independent"] if one in found else 0.0
-            axis.barh(place, gain, color=colours[place])
-            missed = "not installed" if f"without {one}" in found else "not measured"
-            text = f"{gain:.1f}" if one in found else missed
-            axis.text(max(gain, 0) + (right - left) / 80, place, text, va="center")
-        axis.set_yticks(range(len(labels)), labels)
-        axis.invert_yaxis()
-        axis.axvline(0, color="black", linewidth=0.8)
-        axis.set_xlim(1.05 * left, left + 1.2 * (right - left))
-        axis.tick_params(axis="y", length=0)
-        axis.spines["left"].set_visible(False)
-        size = f"{found['columns']} x {found['hidden']} units, {found['asked']:.0f} s of one core"
-        axis.set_title(f"{NAMES.get(name, name)}: {size}", loc="left", fontsize=13, x=-0.35)
-    axis.set_xlabel("nats per test row over independent columns")
-    figure.savefig(path, dpi=125)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", nargs="+", default=SETS, choices=PLANS)
     parser.add_argument("--without", nargs="*", default=[], choices=SETTINGS)
     parser.add_argument("--scale", type=float, default=1.0, help="factor on all seconds")
     parser.add_argument("--again", action="store_true", help="forget what the file has")
-    parser.add_argument("--draw", action="store_true", help="draw the picture from the file")
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--picture", type=Path, default=PICTURE)
     args = parser.parse_args()
     path = args.results
     results = json.loads(path.read_text()) if path.exists() else {}
-    if args.draw:
-        report(results, args.sets)
-        draw(results, args.sets, args.picture)
-        return
     if data_folder() is None:
         raise SystemExit("set the environment variable SKRBM_DATA to the folder of the data")
     heading(__file__, args)
