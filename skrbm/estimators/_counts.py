@@ -40,11 +40,11 @@ class CountLikelihoods:
     def log_partitions(self, lengths, return_std=False):
         """Compute or estimate the log-partition function for documents of some lengths.
 
-        It is exact for at most 12 hidden units. Otherwise 256 chains, as 16 independent runs with
+        It is exact for at most 12 hidden units. Otherwise 256 chains, as 8 independent runs with
         resampling, go from documents of one word, which are drawn exactly, to longer and longer
-        ones: each step is an importance weight and a sweep of Gibbs sampling. All lengths are on
-        the way, so that one run serves all of them. The value is kept, for the same parameters, as
-        long as the process runs.
+        ones: each step is an importance weight and a draw of each hidden unit given the others,
+        with the words summed out. All lengths are on the way, so that one run serves all of them.
+        The value is kept, for the same parameters, as long as the process runs.
 
         Parameters
         ----------
@@ -66,7 +66,7 @@ class CountLikelihoods:
         longest = 2 ** math.ceil(math.log2(max(asked.max(initial=1), 1)))
 
         def estimate():
-            rng = make_rng(self._evaluation_seed, machine.weights[0])
+            rng = make_rng(self._evaluation_seed, np.empty(0))
             return length_partitions(machine, rng, longest)
 
         found = kept_with_parameters(self, ("lengths", longest), estimate)

@@ -2,7 +2,9 @@
 
 from typing import ClassVar
 
+import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
 from .._sklearn import StrOptions
@@ -11,6 +13,7 @@ from ..arrays import (
     make_rng,
     namespace,
     one_blas_thread,
+    to_numpy,
 )
 from ..inference import Gibbs, draw_visible, last_visible, method_names, resolve
 from ..inputs import check_rows, machine_from
@@ -218,6 +221,32 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
         machine = self.machine_
         H = check_rows("H", H, machine.n_units[1], machine.weights[0])
         return Multinomial(1).mean(conditional(machine, 0, (None, H)))
+
+    def top_words(self, vocabulary, n=10):
+        """Return the words that each hidden unit makes more probable.
+
+        Parameters
+        ----------
+        vocabulary : array-like of str of shape (n_features,)
+            The words of the columns, such as ``CountVectorizer().get_feature_names_out()``.
+        n : int, default=10
+            Number of words of a unit.
+
+        Returns
+        -------
+        words : ndarray of str of shape (n_components, n)
+            By the gain of their expected number in a document of average probabilities when the
+            unit turns on, p (exp(W) - 1) with the frequencies p of the training data, the largest
+            first; without these p is uniform.
+        """
+        check_is_fitted(self, "components_")
+        check_count("n", n, 1)
+        words, W = np.asarray(vocabulary), to_numpy(self.components_)
+        if words.shape != W.shape[1:]:
+            raise ValueError(f"vocabulary has shape {words.shape}, and X {W.shape[1]} columns")
+        means = getattr(self, "visible_means_", None)
+        p = 1.0 if means is None else to_numpy(means)
+        return words[np.argsort(-p * np.expm1(W), axis=1, kind="stable")[:, :n]]
 
     @by_blocks
     def predict(self, X):

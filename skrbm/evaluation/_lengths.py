@@ -4,24 +4,20 @@ With the number of draws D as in a replicated softmax, and visible units summed 
 over hidden values h of w(h) exp(D g(h)), where g(h) is the log-partition function of one draw. So D
 takes the place of an inverse temperature: Z_1 is a sum over columns, rows of one draw can be
 sampled exactly, and chains are annealed from there by more and more draws. Each machine on the way
-is one whose log Z is asked for.
+is one whose log Z is asked for. Chains are of hidden values alone: given the many words of a long
+document, these hardly move.
 """
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..arrays import (
-    cast,
-    from_numpy,
-    is_foreign,
-    like,
     log_sum_exp,
-    namespace,
     one_blas_thread,
     row_blocks,
+    sigmoid,
     take_rows,
     to_numpy,
 )
@@ -30,8 +26,8 @@ from ..machine import conditional, precise_free_energy
 from ..units import Multinomial, log_weight
 from ._density import in_float64
 
-_RUNS, _CHAINS = 16, 16  # independent runs, and chains of each
-_SPREAD = 0.2  # standard deviation of log weights by one step, in nats
+_RUNS, _CHAINS = 8, 32  # independent runs, and chains of each
+_SPREAD = 0.15  # standard deviation of log weights by one step, in nats
 _RESAMPLED = 0.5  # effective part of a run below which its chains are resampled
 _LARGEST = 10.0  # variance of the logarithms of runs, above which it tells no more
 _EXACT = 2**12  # configurations of hidden units that are summed over
@@ -89,11 +85,13 @@ def length_partitions(machine, rng, longest):
     Parameters
     ----------
     machine : Machine
-        With :class:`~skrbm.units.Multinomial` visible units and one hidden layer.
+        With :class:`~skrbm.units.Multinomial` visible units and one layer of binary hidden units.
     rng : Rng
+        Of NumPy, whose arrays are computed with.
     longest : float
     """
     machine = in_float64(machine)
+    machine = machine.with_leaves([to_numpy(leaf) for leaf in machine.leaves])
     hidden, n = machine.units[1], machine.n_units[1]
     log_z0 = float(hidden.total_log_partition(machine.thetas[1]))
     if hidden.is_discrete and hidden.n_configurations(n) <= _EXACT:
@@ -117,24 +115,18 @@ class _Chains(NamedTuple):
     hidden: Any
 
 
-def _of_length(machine, length):
-    return replace(machine, units=(Multinomial(length), *machine.units[1:]))
-
-
 def _slopes(machine, hidden):
     """Return g of rows of hidden values."""
     theta = conditional(machine, 0, (None, hidden))
-    return to_numpy(Multinomial(1).log_partition(theta)[:, 0])
+    return Multinomial(1).log_partition(theta)[:, 0]
 
 
 def _enumerated(machine):
     """Return log weights and g of all hidden values, as of one run."""
     unit, n = machine.units[1], machine.n_units[1]
     total = unit.n_configurations(n)
-    rows = cast(
-        from_numpy(unit.configurations(n, np.arange(total)), machine.weights[0]), machine.dtype
-    )
-    weights = to_numpy(log_weight(machine.thetas[1], rows)) + np.log(total)
+    rows = unit.configurations(n, np.arange(total))
+    weights = log_weight(machine.thetas[1], rows) + np.log(total)
     slopes = np.concatenate([_slopes(machine, part) for part in row_blocks(rows, _BLOCK_ROWS)])
     return weights[None, None, :], slopes[None, None, :]
 
@@ -142,19 +134,12 @@ def _enumerated(machine):
 def _at_one_draw(machine, rng):
     """Return exact samples for one draw, by the probabilities of the columns."""
     n_chains, K = _RUNS * _CHAINS, machine.n_units[0]
-    weights = -precise_free_energy(machine, _unit_rows(K, machine))
+    weights = -precise_free_energy(machine, sp.eye_array(K, format="csr"))
     log_z = float(log_sum_exp(weights))
-    xp = namespace(weights)
-    rows = xp.broadcast_to(xp.exp(weights - log_z)[None, :], (n_chains, K))
+    rows = np.broadcast_to(np.exp(weights - log_z), (n_chains, K))
     X = rng.multinomial(np.ones(n_chains), rows)
     hidden = Gibbs().state_at(machine, X, rng).layers[1]
     return _Chains(1, np.full(n_chains, log_z), _slopes(machine, hidden), hidden)
-
-
-def _unit_rows(K, machine):
-    if is_foreign(machine.weights[0]):
-        return namespace(machine.weights[0]).eye(K, **like(machine.weights[0]))
-    return sp.eye_array(K, format="csr")
 
 
 def _longer(machine, rng, chains):
@@ -166,7 +151,22 @@ def _longer(machine, rng, chains):
     index, log_weights = resampled_index(log_weights, rng, _RESAMPLED, _RUNS)
     if index is not None:
         hidden = take_rows(hidden, index)
-    longer = _of_length(machine, length)
-    X = longer.units[0].sample(conditional(longer, 0, (None, hidden)), rng)
-    hidden = Gibbs().state_at(longer, X, rng).layers[1]
+    hidden = _swept(machine, rng, length, hidden)
     return _Chains(length, log_weights, _slopes(machine, hidden), hidden)
+
+
+def _swept(machine, rng, length, hidden):
+    """Return hidden values after a draw of each unit given the others, visible units summed out."""
+    W, b, c = machine.weights[0], machine.thetas[0].field, machine.thetas[1].field
+    field, hidden = b + hidden @ W, hidden.copy()
+    words = np.exp(field - field.max(axis=1, keepdims=True))
+    totals, noise = words.sum(axis=1), rng.uniform(hidden.shape)
+    for j, own in enumerate(W):
+        factors = np.exp(np.stack([own, -own], axis=1))  # of words, if the unit turns on or off
+        is_on = hidden[:, j].astype(int)
+        others = np.take_along_axis(words @ factors, is_on[:, None], axis=1)[:, 0]
+        gain = length * np.log(others / totals) + c[j] * (1 - 2 * is_on)
+        moved = np.flatnonzero(noise[:, j] < sigmoid(gain))
+        words[moved] *= factors.T[is_on[moved]]
+        totals[moved], hidden[moved, j] = others[moved], 1 - is_on[moved]
+    return hidden

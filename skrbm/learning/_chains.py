@@ -239,7 +239,9 @@ class ChainPhase(ModelPhase):
         start, rule = CHAINS[self.start], StepLength.of_chains(machine.units, machine.n_units[0])
         if start.divergence is not None:
             rule = replace(rule, divergence=start.divergence)
-        return replace(rule, every=1 if may_lack_integral(machine.units) else start.every)
+        return replace(
+            rule, every=1 if may_lack_integral(machine.units) else min(rule.every, start.every)
+        )
 
     def ladder(self, machine, state):
         if state.tempered is None:

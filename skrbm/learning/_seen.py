@@ -84,7 +84,7 @@ class SeenPhase(ModelPhase):
 
     def step_length(self, machine):
         # Each step is measured: a few alike that are too long can take the precision far away.
-        return replace(StepLength.of_chains(machine.units, max(1.0, self.n_seen)), every=1)
+        return replace(StepLength.of_chains(machine.units, max(1, round(self.n_seen))), every=1)
 
 
 def _moments(X, hidden):

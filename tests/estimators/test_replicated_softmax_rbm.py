@@ -215,3 +215,31 @@ def test_samples_have_the_lengths_and_the_distribution():
     mean, variance = p @ X, p @ X**2 - (p @ X) ** 2
     assert (found.sum(axis=1) == 3).all()
     assert (np.abs(found.mean(axis=0) - mean) < 5.2 * np.sqrt(variance / n)).all()
+
+
+def test_top_words_are_those_that_a_unit_makes_more_probable():
+    X, words = topics(300), np.array([f"word{i}" for i in range(12)])
+    rbm = small().fit(X)
+    p = rbm.visible_means_ / rbm.visible_means_.sum()
+    gains = p * np.exp(rbm.components_)
+    order = np.argsort(-(gains - p), axis=1)
+    assert_array_equal(rbm.top_words(words, 3), words[order[:, :3]])
+    with pytest.raises(ValueError, match="vocabulary"):
+        rbm.top_words(words[:5])
+
+
+# Standard errors of differences of two estimates are sqrt(2) times those of one: a difference of
+# 6 such errors is by chance with a probability below 1e-8, and one of six lengths below 1e-7.
+@pytest.mark.law
+def test_lengths_agree_with_sums_over_hidden_values(monkeypatch):
+    generator = np.random.default_rng(0)
+    rbm = ReplicatedSoftmaxRBM.from_parameters(
+        generator.normal(size=(6, 20)), 0.2 * generator.normal(size=6), random_state=0
+    )
+    lengths = [1, 5, 20, 100, 500, 2000]
+    truth = rbm.log_partitions(lengths)
+    monkeypatch.setattr("skrbm.evaluation._lengths._EXACT", 1)
+    other = ReplicatedSoftmaxRBM.from_parameters(rbm, random_state=1)
+    found, std = other.log_partitions(lengths, return_std=True)
+    assert (abs(found - truth) < 6 * std + 1e-6).all()
+    assert (std < 0.5).all()
