@@ -1,6 +1,7 @@
 """Checks of numbers, and of values that are one of several; the error of a method left out."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from math import inf
 from numbers import Integral, Real
 from typing import Any
@@ -55,4 +56,12 @@ def look_up(name: str, value: object, table: Mapping[Any, Any], also: str = "") 
     try:
         return table[value]
     except (KeyError, TypeError):  # the latter if it has no hash
-        raise ValueError(f"{name} must be one of {sorted(table)}{also}, got {value!r}") from None
+        raise ValueError(
+            f"{name} must be one of {sorted(table)}{also}, got {value!r}{hint(value, table)}"
+        ) from None
+
+
+def hint(value: object, names: Iterable[Any]) -> str:
+    """Return the end of an error that asks for the name nearest to ``value``, empty if none is."""
+    near = get_close_matches(value, map(str, names), 1) if isinstance(value, str) else []
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -4,6 +4,8 @@ from dataclasses import fields, replace
 
 import numpy as np
 
+from ._checks import hint
+
 
 def plain(given):
     """Return an object whose numbers are Python's, whose arithmetic has no overflow."""
@@ -55,7 +57,8 @@ class HyperParameters:
         for name in params:
             if name not in known:
                 raise ValueError(
-                    f"Invalid parameter {name!r} for {self}. Valid parameters are: {known}."
+                    f"Invalid parameter {name!r} for {self}; valid parameters are {known}"
+                    f"{hint(name, known)}"
                 )
         checked = replace(self, **params)  # runs the checks of the constructor
         for name in params:

@@ -1,7 +1,7 @@
 """What skrbm takes of scikit-learn that is private or new; no other file imports such names."""
 
 from sklearn.base import _fit_context
-from sklearn.utils._param_validation import HasMethods, Options
+from sklearn.utils._param_validation import HasMethods, InvalidParameterError, Options
 from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils._param_validation import StrOptions as _StrOptions
 from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight
@@ -113,6 +113,7 @@ __all__ = [
     "HasMethods",
     "InstanceOf",
     "Interval",
+    "InvalidParameterError",
     "StrOptions",
     "_check_feature_names_in",
     "_check_sample_weight",

@@ -5,9 +5,9 @@ from math import isfinite
 
 from sklearn.base import BaseEstimator
 
-from .._checks import look_up
+from .._checks import hint, look_up
 from .._params import plain
-from .._sklearn import StrOptions
+from .._sklearn import InvalidParameterError, StrOptions
 from ..inference import FixedPoint, Sampler, method_names, resolve
 from ..learning import OPTIMIZERS
 from ..units import UNITS, Unit
@@ -47,7 +47,7 @@ def unit_of(estimator, side):
     unit = UNITS[given]() if isinstance(given, str) else given
     if not isinstance(unit, Unit) or not unit.is_learnt:
         raise ValueError(
-            f"{side}={given!r}: {type(estimator).__name__} cannot learn such units. It learns "
+            f"{side}={given!r}: {type(estimator).__name__} cannot learn such units, but only "
             f"{sorted(UNITS)}, Categorical or Poisson; FrankWolfeRBM learns multiplicities, and "
             "ReplicatedSoftmaxRBM counts of documents"
         )
@@ -73,7 +73,19 @@ def optimizer_of(estimator):
     return kind(**{field.name: own[field.name] for field in fields(kind) if field.name in own})
 
 
-# A method of the bases of all estimators, which have no class of skrbm in common.
+# Methods of the bases of all estimators, which have no class of skrbm in common.
+def validate_params(self):
+    """Raise InvalidParameterError, in one sentence, if a parameter is not valid."""
+    try:
+        BaseEstimator._validate_params(self)
+    except InvalidParameterError as error:
+        name = str(error).split("'")[1]  # "The 'name' parameter of ..."
+        kinds = self._parameter_constraints[name]
+        names = [option for kind in kinds for option in getattr(kind, "options", ())]
+        text = str(error).rstrip(".").replace(". Got ", ", got ")
+        raise InvalidParameterError(text + hint(getattr(self, name), names)) from None
+
+
 def set_params(self, **params):
     """Set parameters of the estimator, and of objects among them, as in ``inference__damping``.
 

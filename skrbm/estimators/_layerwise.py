@@ -69,8 +69,8 @@ def _train_layer(rbm, V, l, name):
     except DivergenceError as error:
         raise DivergenceError(
             f"{name}: the pretraining of hidden layer {l + 1} diverged in epoch "
-            f"{getattr(rbm, 'n_iter_', 0) + 1}, and nothing is kept of it. Lower learning_rate "
-            "or momentum, or scale X."
+            f"{getattr(rbm, 'n_iter_', 0) + 1}, and nothing is kept of it; lower learning_rate "
+            "or momentum, or scale X"
         ) from error
 
 

@@ -263,8 +263,8 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
         """
         if sp.issparse(X):
             raise TypeError(
-                "predict does not take sparse X: its result, a dense array of the shape of X, "
-                "may not fit into memory. Call predict(X[start:stop].toarray()) for blocks of rows."
+                "predict does not take sparse X, as its result is a dense array of the shape of X; "
+                "call predict(X[start:stop].toarray()) for blocks of rows"
             )
         hidden, machine = self._first_hidden(X), self.machine_.of_rows(visible_rows(self, X))
         return machine.units[0].mode(conditional(machine, 0, (None, hidden)))

@@ -201,11 +201,10 @@ def _density_of_estimator(model):
     if not hasattr(type(model), "density_"):
         raise TypeError(
             "model must be a fitted estimator of a density, a Density or a Machine, got "
-            f"{type(model).__name__}. Of a Pipeline give the step, such as model[0], and of an "
-            "RBMClassifier model.rbm_. from_parameters makes an estimator of arrays or of "
-            "scikit-learn's BernoulliRBM. A ConditionalRBM has another distribution, and another "
-            "log Z, for each row of features: use its score_samples(X, y), predict_proba(X) or "
-            "sample(X)"
+            f"{type(model).__name__}; of a Pipeline give the step, such as model[0], of an "
+            "RBMClassifier model.rbm_, and of arrays or scikit-learn's BernoulliRBM what "
+            "from_parameters makes of them; a ConditionalRBM has a log Z for each row of features, "
+            "which its own methods use"
         )
     return model.density_
 

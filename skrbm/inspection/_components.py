@@ -77,7 +77,7 @@ class ComponentsDisplay:
         check_is_fitted(estimator)
         if not hasattr(estimator, "components_"):
             raise TypeError(
-                f"estimator has no components_: it is a {type(estimator).__name__}. Of a Pipeline "
+                f"estimator has no components_: it is a {type(estimator).__name__}; of a Pipeline "
                 "give the step, such as model[0], and of an RBMClassifier model.rbm_"
             )
         check_count("n_components", n_components, 1)

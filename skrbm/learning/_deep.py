@@ -36,7 +36,7 @@ class DeepPhase(ModelPhase):
         if self.model.one_hidden_layer:
             raise ValueError(
                 f"a deep machine does not learn with start={self.model.start!r}: exchanges need "
-                "free energies, for which several hidden layers have no formula. Use "
+                "free energies, for which several hidden layers have no formula; use "
                 'start="chains", or TAPRBM for one hidden layer'
             )
 

@@ -47,7 +47,7 @@ class Progress:
         """
         if rows != self.own["rows"]:
             raise ValueError(
-                "the interrupted fit had other data: other rows, weights or targets. Give the "
+                "the interrupted fit had other data: other rows, weights or targets; give the "
                 "same ones, in any order, or load the file and call fit"
             )
         return self.training and replace(self.training, rng=self.own["random_state"])

@@ -45,9 +45,9 @@ class _HalfLine(Unit):
                 f"the precision of {type(self).__name__} units would be "
                 f"{float(namespace(improper).min(self.tail_precision(theta))):.3g}, so that their "
                 "density has no integral: the couplings are too strong for units without an upper "
-                "bound. Give the units a larger min_precision, use "
+                "bound; give the units a larger min_precision, use "
                 "inference='naive_mean_field' or a sampler, a lower learning_rate or a larger "
-                "alpha, or scale X."
+                "alpha, or scale X"
             )
 
 

@@ -169,8 +169,8 @@ def _inference_errors(where):
         raise
     except ValueError as error:
         raise DivergenceError(
-            f"the parameters are too large for inference {where}: {error}. Lower learning_rate or "
-            "momentum, raise alpha, or scale X. The parameters of the last complete epoch are kept."
+            f"the parameters are too large for inference {where}: {error}; lower learning_rate or "
+            "momentum, raise alpha, or scale X (the parameters of the last complete epoch are kept)"
         ) from error
 
 
@@ -246,13 +246,12 @@ class ErrorMonitor(Monitor):
             return {}
         decide, parts = self.decision(n_sweeps), []
         index = self.rows.index[self.validation]
-        with np.errstate(over="ignore", invalid="ignore"):
-            for part, given in machine.blocks(self.rows.X, rows=index):
-                V, observed = known_values(self.rows.V, part, given.thetas[0].field)
-                values = given.units[0].mode(Theta(decide(given).logits))
-                missed = to_numpy(wrong(given, V, values))
-                seen = np.ones_like(missed) if observed is None else to_numpy(observed)
-                parts.append(np.stack([missed * seen, seen]).sum(axis=2))
+        for part, given in machine.blocks(self.rows.X, rows=index):
+            V, observed = known_values(self.rows.V, part, given.thetas[0].field)
+            values = given.units[0].mode(Theta(decide(given).logits))
+            missed = to_numpy(wrong(given, V, values))
+            seen = np.ones_like(missed) if observed is None else to_numpy(observed)
+            parts.append(np.stack([missed * seen, seen]).sum(axis=2))
         n_wrong, n = np.concatenate(parts, axis=1) @ self.rows.weights_of(self.validation)
         error = float(n_wrong / n) if n else 0.0
         self.value = -error

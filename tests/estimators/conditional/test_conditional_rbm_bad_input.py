@@ -21,7 +21,7 @@ def test_huge_learning_rates(objective, inference, rate):
     try:
         crbm.set_params(learning_rate=rate, n_iter=1).fit(X, Y)
     except DivergenceError as error:
-        assert "Lower learning_rate" in str(error) and "last complete epoch" in str(error)
+        assert "lower learning_rate" in str(error) and "last complete epoch" in str(error)
         assert crbm.n_iter_ == n_iter and crbm._training.optimizer_state is None
         for one, other in zip(values(crbm), before, strict=True):
             assert_array_equal(one, other)
