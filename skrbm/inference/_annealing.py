@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from ._gibbs import accept, samples_exactly
 _EFFECTIVE = 0.9  # effective part of the chains after each step of adaptive temperatures
 _STEP_PRECISION = 0.1  # relative
 _SMALLEST_STEP = 1e-4  # of the inverse temperature
+_MOST_STEPS = 1000  # of adaptive temperatures; the second half is longer where they need more
 
 
 class Annealed(NamedTuple):
@@ -241,19 +243,23 @@ def by_effective_part(taken=None, n_sweeps=1):
     """Return an adaptive schedule for :func:`anneal`.
 
     Each step leaves an effective part of about 0.9 of the chains, and is followed by ``n_sweeps``
-    sweeps. Temperatures are appended to the list ``taken``.
+    sweeps. Where that needs more than 1000 steps, the last ones are longer. Temperatures are
+    appended to the list ``taken``.
     """
     taken = [0.0] if taken is None else taken
 
     def betas(gain):
         while taken[-1] < 1:
-            taken.append(min(1.0, taken[-1] + _longest_step(gain, taken[-1])))
+            whole, n = 1 - taken[-1], len(taken) - 1
+            fewest = whole / max(1, _MOST_STEPS - n) if n >= _MOST_STEPS // 2 else 0.0
+            taken.append(min(1.0, taken[-1] + max(fewest, _longest_step(gain, taken[-1]))))
             yield from [taken[-1]] * n_sweeps
 
     return betas
 
 
 def _longest_step(gain, beta):
+    @cache  # the ends are asked for twice
     def excess(step):
         part = effective_part(gain(beta + step)) if step else 1.0
         return part - _EFFECTIVE if part == part else -_EFFECTIVE  # weights may overflow

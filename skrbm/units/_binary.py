@@ -8,12 +8,15 @@ from ..arrays import (
     like,
     log_products,
     namespace,
+    row_blocks,
     row_sums,
     sigmoid,
     softplus,
     softplus_sums,
 )
 from ._base import Theta, Unit
+
+_BLOCK_ELEMENTS = 2**15  # of arrays of which several fit into the cache
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,10 @@ class Bernoulli(Unit):
         between 1/2 and 2.
         """
         x0, x1 = theta0.field, theta1.field
-        xp = namespace(x0)
+        xp, size = namespace(x0), 1 + _BLOCK_ELEMENTS // max(x0.shape[-1], 1)
+        if x0.ndim == 2 and x0.shape == x1.shape and x0.shape[0] > 4 * size:
+            pairs = zip(row_blocks(x0, size), row_blocks(x1, size), strict=True)
+            return xp.concat([self.log_ratio(Theta(a), Theta(b)) for a, b in pairs], axis=0)
         quotient = 1 + xp.exp(-xp.abs(x1))
         quotient /= 1 + xp.exp(-xp.abs(x0))
         zero = xp.zeros((), **like(x0))  # no column: there may be no units
@@ -103,7 +109,7 @@ def smoothed_log_odds(share, n):
 
     It keeps those of constant columns finite.
     """
-    xp = namespace(share)
+    xp, n = namespace(share), n * (n < 1e15) + 1e15 * (n >= 1e15)  # or half a trial is lost
     share = xp.clip((n * share + 0.5) / (n + 1), 0.5 / (n + 1), (n + 0.5) / (n + 1))
     return xp.log(share) - xp.log1p(-share)
 
