@@ -72,10 +72,13 @@ def _torch_of(x: Array) -> Any:
 
 
 def solve_positive(M: Array, b: Array) -> Array:
-    """Return the solution x of M x = b for one positive definite matrix M and a vector b."""
-    torch = _torch_of(M)
-    if torch is not None:  # whose own function waits for the device, and raises an error
-        return torch.cholesky_solve(b[:, None], torch.linalg.cholesky_ex(M)[0])[:, 0]
+    """Return the solution x of M x = b for one positive definite matrix M and a vector b.
+
+    It is all NaN if M is not positive definite.
+    """
+    L, torch = cholesky(M), _torch_of(M)
+    if torch is not None:
+        return torch.cholesky_solve(b[:, None], L)[:, 0]
     if is_foreign(M):
         return namespace(M).linalg.solve(M, b[:, None])[:, 0]
-    return linalg.cho_solve(linalg.cho_factor(M, check_finite=False), b, check_finite=False)
+    return linalg.cho_solve((L, True), b, check_finite=False)

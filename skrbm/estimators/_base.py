@@ -55,6 +55,7 @@ from ._parts import (
     check_layers,
     machine_of_init,
     match_machine,
+    most_rows,
     parameters_of_rows,
     resume,
 )
@@ -294,7 +295,7 @@ class BaseRBM(DensityModel):
             parts.phase,
             parts.optimizer,
             index=index,
-            batch_size=batch_size or int(self.batch_size),
+            batch_size=min(batch_size or int(self.batch_size), most_rows(rows.X.shape[1])),
             length=length,
             parameters=parts.parameters,
             sample_values=self.sample_values,
@@ -338,14 +339,14 @@ class BaseRBM(DensityModel):
         place, unit = reference_of(X), self._units()[0]
         rng = make_rng(seed, place)
         rows = rows_of(X, unit, place.dtype, weights=weights, first=True)
-        parts = self._parts(rows)
-        rows.coordinates, n_rows = parts.coordinates, max(rows.total, fewest)
-        machine = machine_of_first(self._first_machine(rows, rng, parts))
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            parts = self._parts(rows)
+            rows.coordinates, n_rows = parts.coordinates, max(rows.total, fewest)
+            machine = machine_of_first(self._first_machine(rows, rng, parts))
             finite = self._is_finite(machine, parts)
         if not finite:
             raise ValueError(f"the first parameters overflow {machine.dtype}; scale X")
-        n = parts.rows_of_state(int(self.batch_size), n_rows, rows.part)
+        n = parts.rows_of_state(int(self.batch_size), n_rows, machine.n_units[0], rows.part)
         state = parts.phase.init(machine, rng, n, rows.some(n, rng))
         self.history_ = {}
         velocity = parts.optimizer.init(parts.parameters.of(machine))
@@ -412,7 +413,7 @@ class BaseRBM(DensityModel):
         evaluation_seed, seed = seed_sequence(self.random_state).spawn(2)
         self._evaluation_seed = evaluation_seed.state
         rng = make_rng(seed, machine.weights[0])
-        n = parts.rows_of_state(int(self.batch_size), _MOST_ADOPTED)
+        n = parts.rows_of_state(int(self.batch_size), _MOST_ADOPTED, machine.n_units[0])
         rows = chain_ends(machine, rng, draw_visible(machine, rng, n))
         state = parts.phase.init(machine, rng, n, rows)
         self.n_features_in_, self.history_ = machine.n_units[0], {}

@@ -277,6 +277,7 @@ class CategoricalRBM(BaseRBM):
         -------
         X : array of shape (n_samples, n_sites)
         """
+        check_is_fitted(self)
         return denoised(
             self,
             Y,

@@ -27,7 +27,7 @@ from ..inference import chain_ends
 from ..inputs import check_rows, check_weights
 from ..machine import condition, conditional, in_double
 from ._blocks import by_blocks
-from ._choices import set_params
+from ._choices import set_params, validate_params
 from ._encoded import blocks_of, decoded, encoded, rows_to_start, takes_table, visible_rows
 from ._layouts import OneLayer
 from ._log_partition import checked_log_partition, log_partition_of_scores
@@ -64,7 +64,7 @@ class DensityModel(
     """
 
     _doc_link_module, _doc_link_template = DOC_LINK
-    set_params = set_params
+    set_params, _validate_params = set_params, validate_params
     _layout = OneLayer()
     _absent: ClassVar[dict] = {}
     _takes_missing = False  # NaN for visible units that are latent
@@ -175,8 +175,8 @@ class DensityModel(
         """
         if sp.issparse(X):
             raise TypeError(
-                "predict does not take sparse X: its result, a dense array of the shape of X, "
-                "may not fit into memory. Call predict(X[start:stop].toarray()) for blocks of rows."
+                "predict does not take sparse X, as its result is a dense array of the shape of X; "
+                "call predict(X[start:stop].toarray()) for blocks of rows"
             )
         return self._visible(self.machine_.units[0].mode, self._first_hidden(X), X)
 
@@ -202,10 +202,11 @@ class DensityModel(
         """Return ``function(rows)`` of blocks of X; ``given(rows, seed)`` where values miss."""
 
         def of_rows(rows):
-            rows = density.inward(rows)
-            if has_missing(rows):
-                return given(dense(rows), self._evaluation_seed)
-            return function(rows)
+            with np.errstate(over="ignore"):  # to log-likelihoods of -inf
+                rows = density.inward(rows)
+                if has_missing(rows):
+                    return given(dense(rows), self._evaluation_seed)
+                return function(rows)
 
         return self._by_blocks(of_rows, X, density.machine.dtype)
 

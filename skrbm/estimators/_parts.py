@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._ranks import ranks
-from ..arrays import as_like, cast, copied, from_numpy, inverse_factor, namespace
+from ..arrays import as_like, cast, copied, from_numpy, inverse_factor, is_finite, namespace
 from ..inference import map_rows
 from ..inputs import Coordinates, RowBlocks, machine_from, varies
 from ..learning import NATURAL, ModelPhase, StandardParameters, WhitenedParameters
@@ -17,6 +17,14 @@ from ..learning import NATURAL, ModelPhase, StandardParameters, WhitenedParamete
 _HIDDEN_PART = 0.375  # larger ones cost likelihood where rows are few
 _VISIBLE_PART = 0.1  # larger ones take visible units of few columns far from the data
 _MOST_OF_ONE = 0.5  # energy of one coupling between units whose values are the farthest apart
+
+_WIDE = 2**17  # columns, above which batches and chains have at most _MOST_VALUES values
+_MOST_VALUES = 2**24
+
+
+def most_rows(n_columns):
+    """Return the largest number of rows of a batch, and of chains, that are dense."""
+    return math.inf if n_columns <= _WIDE else max(1, _MOST_VALUES // n_columns)
 
 
 @dataclass(frozen=True)
@@ -44,13 +52,13 @@ class Parts:
     labels: Any = None
     fallback: Any = None
 
-    def rows_of_state(self, batch_size, n_rows, part=1.0):
+    def rows_of_state(self, batch_size, n_rows, n_columns, part=1.0):
         """Return how many rows the state of the model phase has for data of ``n_rows``.
 
         ``part`` is that of all rows that this process has, and so that of all chains.
         """
         n = self.phase.n_states
-        n = min(batch_size, n_rows) if n is None else n
+        n = min(batch_size, n_rows, most_rows(n_columns)) if n is None else n
         return n if part == 1 else max(1, round(part * n))
 
 
@@ -80,6 +88,8 @@ def parameters_of_rows(rows, optimizer):
     has_precision[unit.joint_columns(n_visible)] = False
     joint = cast(rows.initial_theta.joint, rows.dtype)
     root = inverse_factor(joint).T  # of the covariance of the columns
+    if not (is_finite(joint) and is_finite(root)):
+        raise ValueError(f"the first parameters overflow {rows.dtype}; scale X")
     has_precision = from_numpy(has_precision, mean)
     return WhitenedParameters(coordinates, root, unit.joint_columns(n_visible), has_precision)
 
@@ -115,8 +125,8 @@ def resume(training, parts, machine, starts, batch_size, n_rows, part=1.0):
         parts = replace(parts, phase=parts.fallback)
     parts = replace(parts, fallback=None)
     phase = parts.phase
-    fewest = parts.rows_of_state(batch_size, n_rows, part)
-    most = parts.rows_of_state(batch_size, np.inf, part)
+    fewest = parts.rows_of_state(batch_size, n_rows, machine.n_units[0], part)
+    most = parts.rows_of_state(batch_size, np.inf, machine.n_units[0], part)
     same_coordinates = phase.has_noise_of(before.phase)
     same_kind = same_coordinates and phase.kind == before.phase.kind
     state, velocity = last, training.optimizer_state

@@ -15,7 +15,7 @@ from sklearn.base import (
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
-from .._sklearn import DOC_LINK, Interval, _fit_context
+from .._sklearn import DOC_LINK, InstanceOf, Interval, _fit_context
 from ..arrays import (
     Columns,
     cast,
@@ -41,12 +41,12 @@ from ..inputs import (
 from ..learning import LabelColumns
 from ..units import Bernoulli, ColumnUnits, Gaussian
 from ._categorical_rbm import CategoricalRBM
-from ._choices import set_params, unit_of
+from ._choices import set_params, unit_of, validate_params
 from ._encoded import decoded, encoded, takes_table
 from ._rbm import RBM
 from ._tabular_rbm import TabularRBM
 from ._targets import check_known, check_targets, targets_of
-from ._training import check_settings_of_ranks
+from ._training import check_settings_of_ranks, keeps_features
 
 _BLOCK_ROWS = 1024  # whose probabilities are computed together
 _MAX_LABELS = 12  # binary ones, whose values are summed over
@@ -142,10 +142,10 @@ class RBMClassifier(
     """
 
     _doc_link_module, _doc_link_template = DOC_LINK
-    set_params = set_params
+    set_params, _validate_params = set_params, validate_params
     _fits_on_ranks = True
     _parameter_constraints: ClassVar[dict] = {
-        "estimator": [RBM, TabularRBM, CategoricalRBM, None],
+        "estimator": [*map(InstanceOf, (RBM, TabularRBM, CategoricalRBM)), None],
         "unlabelled": "no_validation",
         "discriminative": [Interval(Real, 0, 1, closed="both")],
         "random_state": ["random_state"],
@@ -166,6 +166,7 @@ class RBMClassifier(
     # ------------------------------------------------------------------------- training
 
     @_fit_context(prefer_skip_nested_validation=False)
+    @keeps_features
     def fit(self, X, y, sample_weight=None):
         """Fit the machine to features and labels.
 
@@ -188,6 +189,7 @@ class RBMClassifier(
         return self._learn(RBM.fit, X, y, sample_weight, resumes)
 
     @_fit_context(prefer_skip_nested_validation=False)
+    @keeps_features
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Train for one epoch on some rows.
 
@@ -222,6 +224,7 @@ class RBMClassifier(
 
     def _learn(self, method, X, y, sample_weight, resumes, classes=None):
         """Call a method of a machine with rows of features and labels; returns self."""
+        self._validate_params()  # which scikit-learn does in the first partial_fit alone
         check_settings_of_ranks(self, resumes)
         if np.ndim(self.unlabelled):
             raise ValueError(f"unlabelled must be one value, such as -1, got {self.unlabelled!r}")

@@ -45,17 +45,22 @@ def keeps_features(method):
                 "skrbm.distributed.use"
             )
         before = {name: vars(self)[name] for name in _SET_BEFORE if name in vars(self)}
-        training = vars(self).get("_training")
+        published = _published(self)
         try:
             return method(self, *args, **kwargs)
         except BaseException:
-            if vars(self).get("_training") is training:
+            if _published(self) is published:
                 for name in _SET_BEFORE:
                     vars(self).pop(name, None)
                 vars(self).update(before)
             raise
 
     return wrapper
+
+
+def _published(estimator):
+    """Return what a fit sets when it publishes something, None before."""
+    return vars(estimator).get("_training", vars(estimator).get("rbm_"))
 
 
 def rate_of(estimator, optimizer):
@@ -152,11 +157,17 @@ def fit_rows(estimator, X, shown, sample_weight, resumes, progress):
     monitor = likelihood_monitor(estimator, training, rows, train, validation, stopping)
 
     def publish(machine, state, training=training, estimator=estimator):
-        training.n_rows, training.visible_means = rows.n_known, rows.means
+        training.n_rows = rows.n_known
+        training.visible_means = _means_of_fit(rows.means, training.visible_means)
         estimator._publish(machine, state, training)
 
     options = {"batch_size": batch_size, "monitor": monitor, **callbacks}
     estimator._trainer(rows, train, training, publish, n_iter, **options).run(training)
+
+
+def _means_of_fit(means, before):
+    """Return the means of columns, those from before where no value is known."""
+    return means if before is None else namespace(means).where(means == means, means, before)
 
 
 def merge_means(known, means, n, total):

@@ -4,9 +4,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 from .._checks import check_count, look_up, unwritten
-from ..arrays import cast, like, namespace
+from ..arrays import cast, like, namespace, row_blocks
 from ..machine import condition, conditional
 from ._needs import InferenceMethod
+
+_BLOCK_ELEMENTS = 2**21  # visible values that are drawn together
 
 
 class Chains(NamedTuple):
@@ -141,15 +143,32 @@ def last_visible(method, machine, state, rng, n_steps):
     machine = machine.of_rows(state.layers[0])
     if n_steps > 1:
         state = sample(method, machine, state, rng, n_steps - 1)
-    return machine.units[0].sample(conditional(machine, 0, state.layers), rng)
+    if machine.n_rows is not None:
+        return machine.units[0].sample(conditional(machine, 0, state.layers), rng)
+
+    def draw(rows):
+        return machine.units[0].sample(conditional(machine, 0, (None, rows)), rng)
+
+    return _by_blocks(draw, state.layers[1], machine.n_units[0])
 
 
 def draw_visible(machine, rng, n):
     """Return ``n`` draws of the visible units without couplings, (n, n_visible)."""
     W = machine.weights[0]
-    column = namespace(W).zeros((n, 1), **like(W))
-    theta = machine.thetas[0].map_columns(lambda part: part + column)
-    return machine.units[0].sample(theta, rng)
+
+    def draw(column):
+        theta = machine.thetas[0].map_columns(lambda part: part + column)
+        return machine.units[0].sample(theta, rng)
+
+    return _by_blocks(draw, namespace(W).zeros((n, 1), **like(W)), machine.n_units[0])
+
+
+def _by_blocks(draw, rows, width):
+    """Return ``draw(rows)`` of blocks of rows, which has a ``width``, so that little is kept."""
+    size = max(1, _BLOCK_ELEMENTS // width)
+    if rows.shape[0] <= size:
+        return draw(rows)
+    return namespace(rows).concat([draw(block) for block in row_blocks(rows, size)], axis=0)
 
 
 def metropolis(log_ratio, rng):

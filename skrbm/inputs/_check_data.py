@@ -78,9 +78,10 @@ def _check_data(estimator, X, reset, missing, sparse):
     options = {"accept_sparse": "csr" if sparse else False, "dtype": "numeric", "reset": reset}
     finite = False if missing else "allow-nan"
     try:
-        found = validate_data(estimator, X, ensure_all_finite=finite, **options)
+        with np.errstate(over="ignore", invalid="ignore"):  # of sums of infinite float16
+            found = validate_data(estimator, X, ensure_all_finite=finite, **options)
         if found.dtype.kind == "O":  # lists and frames with None
-            found = found.astype(np.float64)
+            found = _as_float64(found)
             _check_infinity(found)
     except (TypeError, ValueError) as error:
         names = labelled_columns(X)
@@ -101,6 +102,16 @@ def labelled_columns(X):
     """Return the names of the columns of a DataFrame that are not numbers, none of an array."""
     columns = enumerate(X.columns if is_frame(X) else ())
     return [name for j, name in columns if _is_not_numeric(column_of(X, j))]
+
+
+def _as_float64(X):
+    """Return an array of objects, which may be None, as numbers."""
+    if any(isinstance(value, complex | np.complexfloating) for value in X.ravel()):
+        raise ValueError("Complex data not supported")
+    try:
+        return X.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"X must have real numbers: {error}") from error
 
 
 def _is_not_numeric(column):

@@ -457,4 +457,6 @@ def _polars_series(library, column, values):
     dtype = library.Enum(list(column.values)) if name == "Enum" else getattr(library, name)
     if name == "Decimal":  # whose default has no decimal places
         dtype = dtype(**{key: int(n) for key, n in re.findall(r"(\w+)=(\d+)", column.dtype)})
+    if name == "Object":  # to which nothing is cast
+        return library.Series(column.name, values.tolist(), dtype=dtype)
     return library.Series(column.name, values.tolist()).cast(dtype)

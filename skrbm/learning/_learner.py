@@ -213,7 +213,7 @@ class BatchLearner:
                 step = self.before_epoch(training, rate)
                 batches = self.rows.batches(self.index, training.rng, self._n_batches)
                 reports, where = [], training.n_epochs
-                with np.errstate(over="ignore", invalid="ignore"):
+                with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                     with put_off():
                         for batch, part in enumerate(batches):
                             report, is_finite = step(training, part, rate)
@@ -255,8 +255,8 @@ def _means(reports):
 def _diverged(quantity, n_epochs, batch, rate):
     return DivergenceError(
         f"the {quantity} were no longer finite after batch {batch + 1} of epoch "
-        f"{n_epochs + 1}, at a learning rate of {rate:.3g}. Lower learning_rate or "
-        "momentum, or scale X. The parameters of the last complete epoch are kept."
+        f"{n_epochs + 1}, at a learning rate of {rate:.3g}; lower learning_rate or "
+        "momentum, or scale X (the parameters of the last complete epoch are kept)"
     )
 
 
@@ -274,9 +274,9 @@ def check_integral(machine, when):
     if not has_integral(machine):
         raise DivergenceError(
             f"the distribution cannot be normalized {when}: the couplings between unbounded units "
-            "are too strong for their precisions. Lower learning_rate, scale X, start at "
+            "are too strong for their precisions; lower learning_rate, scale X, start at "
             "smaller weights, give the units a larger min_precision, or use units with bounds, "
-            "such as hidden='truncated_gaussian'. The last good parameters are kept."
+            "such as hidden='truncated_gaussian' (the last good parameters are kept)"
         )
 
 

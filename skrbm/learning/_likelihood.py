@@ -22,6 +22,8 @@ _BLOCK_ELEMENTS = 2**16  # of rows that are measured together, where batches are
 _SHARE = 0.1  # of the cost of learning that estimates of log Z may have
 _FREE = 2**28  # multiplications that they may always have in a fit: some 50 ms,
 _FREE_ROWS = 20_000  # unless that is the cost of learning from more rows than these
+_LAST = 2**34  # multiplications of the estimate at the end of a fit without one: some seconds
+_MOST_UNITS = 2**14  # of a layer, whose chains take little memory; early stopping needs these
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
 _SURE = 4.0  # standard errors by which a warning is about more than chance
 _LOSS = 0.1  # nats below independent columns that are tolerated
@@ -30,6 +32,7 @@ _DIRECTIONS = 8  # in which the rows of data differ most, along which moments ar
 _LEAST_ROWS = 100  # for which that tells anything
 _INCOMPLETE_ROWS, _LEAST_INCOMPLETE = 100, 20  # rows with missing values that are compared,
 _ANNEALED = 2**21  # at most so many times the number of weights: about a second
+_MOST_COLUMNS = 10_000  # for which it takes little memory
 
 
 class LikelihoodMonitor(Monitor):
@@ -147,6 +150,8 @@ class LikelihoodMonitor(Monitor):
         """Return log Z, a LogPartition; None where it would cost too much, or is of no use."""
         if not self._has_log_partition(density):
             return None
+        if self.validation is None and max(density.machine.n_units) > _MOST_UNITS:
+            return None
         if self.budget is None:
             n_weights = sum(math.prod(W.shape) for W in density.machine.weights)
             self.budget = min(_FREE / n_weights, _FREE_ROWS)
@@ -186,7 +191,8 @@ class LikelihoodMonitor(Monitor):
         """Warn once if the machine is worse than independent units, or does not match the data."""
         late = {}
         if self.log_z is None and self.end is not None:
-            self.budget = math.inf
+            n_weights = sum(math.prod(W.shape) for W in machine.weights)
+            self.budget = max(self.budget or 0.0, _LAST / n_weights)
             late = self.measure(machine, state)
             late.pop("tap_log_likelihood", None)
         message = ranks().first(self.warning(machine, state) if ranks().rank == 0 else None)
@@ -273,14 +279,16 @@ class LikelihoodMonitor(Monitor):
         Means and variances along the main directions of the data are compared. The latter are
         sums of pair correlations.
         """
-        found = self._tracker.sample() if self.log_z is not None else None
-        if found is None or self.rows.has_missing or self.rows.has_fractions:
+        if self.log_z is None or self.rows.has_missing or self.rows.has_fractions:
             return None
         if not (
             machine.units[0].is_discrete and self.phase().samples_model
         ):  # short fits of real columns are often far away
             return None
         if self.log_z.std > 0.5 or len(self.train) < _LEAST_ROWS:
+            return None
+        found = self._tracker.sample() if machine.n_units[0] <= _MOST_COLUMNS else None
+        if found is None:
             return None
         (samples, weights), rows = found, self._values(lambda rows: rows, self.train[:_FEWER_ROWS])
         return moment_mismatch(rows, self.weights[:_FEWER_ROWS], samples, weights)

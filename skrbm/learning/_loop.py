@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._ranks import ranks
@@ -256,7 +257,8 @@ class Trainer:
                         break
                     row |= {"time": time.perf_counter() - clock, **report}
                     found = training.published(), training.phase_state
-                    row |= self.monitor.measure(*found)
+                    with np.errstate(over="ignore", invalid="ignore"):  # of large parameters
+                        row |= self.monitor.measure(*found)
                     row = self.monitor.agreed(found[0], row)
                     left = None if self.n_iter is None else self.n_iter - epoch - 1
                     self.record({"epoch": training.n_epochs + 1, **row}, left=left)

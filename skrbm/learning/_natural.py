@@ -28,8 +28,17 @@ def natural_difference(machine, data, model, metric, parameters, damping):
     damping : float
         Multiple of the identity that is added to the metric, in units of its trace over the number
         of rows.
+
+    Returns
+    -------
+    Moments
+        The difference itself if all of it is of equations, as where each row of a batch has missing
+        values.
     """
-    rows = _Rows(machine, data - model, metric if _has_rows(metric) else data, parameters)
+    difference = data - model
+    if all(block.pair is not None for block in difference.blocks):  # no rows to take a metric of
+        return difference
+    rows = _Rows(machine, difference, metric if _has_rows(metric) else data, parameters)
     return rows.weighed(*rows.natural(damping))
 
 
@@ -101,7 +110,8 @@ class _Rows:
         self.parameters, self.scaled = parameters, parameters.scaled
         self.centred = [self.scaled(l, means[l] - self.offsets[l]) for l in layers]
         self.further = [self._further(l) for l in layers]
-        rest = Moments(tuple(others), signed.matrices, signed.sums)
+        none = self.blocks[0].weighed(0 * weights[0])  # zeros where others have matrices alone
+        rest = Moments((*others, none), signed.matrices, signed.sums)
         self.rest = rest if others or signed.matrices or signed.sums else None
 
     def _further(self, l):

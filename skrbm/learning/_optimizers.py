@@ -456,6 +456,6 @@ def clipped(gradient, parameters, max_norm):
     largest = reduce(xp.maximum, (xp.max(xp.abs(array)) for array in full))
     unit = xp.where(largest > 0, largest, xp.ones_like(largest))  # or squares may overflow
     norm = unit * xp.sqrt(sum(xp.sum((array / unit) ** 2) for array in full))
-    factor = xp.where(norm <= max_norm, xp.ones_like(norm), max_norm / norm)
+    factor = max_norm / xp.where(norm > max_norm, norm, xp.full_like(norm, max_norm))
     arrays = tuple(cast(factor, part.dtype) * part for part in arrays)
     return ArrayGradient(arrays, gradient.n_penalised, gradient.units)

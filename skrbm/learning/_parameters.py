@@ -238,6 +238,7 @@ class CountParameters(NaturalParameters):
         taken = shrinkage * weights[0] if shrinkage else 0.0
         xp, G = namespace(G), G - taken
         total = xp.sum(counts)
+        total = xp.where(total > 0, total, xp.ones_like(total))  # of documents without words
         p, sums = counts / total, xp.sum(G, axis=1)
         dW = G - sums[:, None] * p - hidden[:, None] * g
         shift = sums / total**2 - dW @ p

@@ -5,7 +5,16 @@ import math
 import numpy as np
 from scipy.special import softmax
 
-from ..arrays import cast, from_numpy, is_on_device, log_sum_exp, make_rng, namespace, to_numpy
+from ..arrays import (
+    cast,
+    from_numpy,
+    is_on_device,
+    log_sum_exp,
+    make_rng,
+    namespace,
+    row_blocks,
+    to_numpy,
+)
 from ..evaluation import Density, exact_log_partition
 from ..inference import (
     Gibbs,
@@ -29,6 +38,8 @@ _EXACT = 12  # most binary units that are summed over
 # another machine, and of a configuration in an exact sum.
 _STEP, _LOOK, _SUMMAND = 0.7, 0.4, 0.4
 _ROWS = 1000  # draws of a machine whose log Z is a sum
+_MOST_SUMMED = 2**26  # values of the units of configurations that these are drawn from, a second
+_BLOCK_ELEMENTS = 2**20  # of them together
 _ON_DEVICE = 512  # rows that a step of fewer chains takes as long as, on a device
 
 
@@ -216,12 +227,13 @@ def _draws(machine, n):
     values = machine.units[-1].values
     if len(machine.units) != 2 or values is None or len(values) != 2:
         return None
-    n_hidden, first = machine.n_units[1], machine.weights[0]
-    if n_hidden > _EXACT:
+    (n_visible, n_hidden), first = machine.n_units, machine.weights[0]
+    if n_hidden > _EXACT or 2**n_hidden * n_visible > _MOST_SUMMED:
         return None
     bits = (np.arange(2**n_hidden)[:, None] >> np.arange(n_hidden)) & 1
     states = cast(from_numpy(np.asarray(values, np.float64)[bits], first), machine.dtype)
-    log_p = to_numpy(-free_energy(turned_over(machine, 1), states))
+    blocks, side = row_blocks(states, 1 + _BLOCK_ELEMENTS // n_visible), turned_over(machine, 1)
+    log_p = np.concatenate([to_numpy(-free_energy(side, block)) for block in blocks])
     generator = np.random.default_rng(0)
     drawn = from_numpy(generator.choice(len(bits), n, p=softmax(log_p)), first)
     layers = None, namespace(first).take(states, drawn, axis=0)

@@ -15,6 +15,7 @@ from ..arrays import (
     namespace,
     numbers,
     take_rows,
+    value_range,
 )
 from ..units import Theta, Unit
 
@@ -173,8 +174,12 @@ class Machine:
         return replace(self, thetas=thetas, weights=tuple(leaves[:n]))
 
     def is_finite(self) -> bool:
-        """Whether no parameter is infinite or NaN."""
-        return bool(are_finite(self.weights)) and bool(self.has_finite_thetas())
+        """Whether no parameter, and no square of a weight, is infinite or NaN."""
+        if not (bool(are_finite(self.weights)) and bool(self.has_finite_thetas())):
+            return False
+        known = (W for W in self.weights if 0 not in W.shape)
+        ends = ((value_range(W), float(namespace(W).finfo(W.dtype).max)) for W in known)
+        return all(max(-least, most) <= largest**0.5 for (least, most), largest in ends)
 
     def has_finite_thetas(self) -> Any:
         """Whether no unit's own parameter is infinite or NaN, which is cheap to check.

@@ -1,12 +1,16 @@
 """Input that is legal but odd, or far out of range: right results or clear errors."""
 
+import inspect
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
-from _estimators import RBMS, binary_data, learn, small
+import scipy.sparse as sp
+from _estimators import ESTIMATORS, RBMS, binary_data, learn, small
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_wine
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from skrbm import (
     RBM,
@@ -15,9 +19,12 @@ from skrbm import (
     ConditionalRBM,
     FrankWolfeRBM,
     GaussianBernoulliRBM,
+    RBMClassifier,
+    ReplicatedSoftmaxRBM,
 )
 from skrbm.inference import Gibbs
-from skrbm.units import Poisson
+from skrbm.learning import SGD
+from skrbm.units import Gaussian, Poisson
 
 pytestmark = pytest.mark.filterwarnings("ignore:the machine has no hidden unit")
 
@@ -53,6 +60,18 @@ def test_scores_of_single_precision_far_from_zero(visible, mean):
     assert_allclose(scores.std(), 1.41, atol=0.4)
 
 
+@pytest.mark.parametrize("visible", [{"visible": "gaussian"}, {"visible": Gaussian()}])
+def test_columns_that_are_too_small_for_float32(visible):
+    X = (1e-20 * np.random.default_rng(0).normal(size=(20, 3))).astype(np.float32)
+    with pytest.raises(ValueError, match="scale X"):
+        small(RBM, **visible).fit(X)
+
+
+def test_rows_that_are_impossible_have_a_score_of_minus_infinity():
+    rbm = small(RBM, visible=Gaussian()).fit(np.random.default_rng(0).normal(size=(20, 3)))
+    assert rbm.score_samples([[1e300, 0, 0]])[0] == -np.inf
+
+
 def test_parameters_that_overflow_are_not_published():
     init = np.full((2, 8), 1e300), None, None
     with pytest.raises(ValueError, match="parameters of init overflow float32"):
@@ -68,6 +87,81 @@ def test_columns_that_are_no_numbers_are_named(Estimator):
     frame["d"] = pd.to_datetime(["2020-01-01"] * 3)
     with pytest.raises(ValueError, match=r"\['b', 'c', 'd'\]"):
         learn(small(Estimator), frame)
+
+
+def test_objects_that_are_complex_numbers():
+    with pytest.raises(ValueError, match="Complex data"):
+        small(RBM).fit(np.array([[np.complex128(1j), None], [0.0, 1.0]], dtype=object))
+
+
+def test_a_column_without_values_in_a_later_fit_keeps_its_mean():
+    X = binary_data(30, 4)
+    rbm = small(RBM, warm_start=True).fit(X)
+    before = rbm.visible_means_
+    X[:, 1] = np.nan
+    means = rbm.fit(X).visible_means_
+    assert means[1] == before[1] and np.isfinite(means).all()
+
+
+def test_documents_without_words_teach_nothing():
+    rbm = ReplicatedSoftmaxRBM(2, n_iter=0, random_state=0).fit([[1, 0], [0, 2]])
+    assert np.isfinite(rbm.partial_fit(np.zeros((3, 2), int)).components_).all()
+
+
+def test_weights_may_be_large():
+    X = binary_data(20, 4)
+    X[:, 0] = 1
+    rbm = small(RBM).fit(X, sample_weight=np.full(20, 2.0**80))
+    assert np.isfinite(rbm.intercept_visible_).all()
+
+
+@pytest.mark.parametrize("params", [{"inference": "relaxed_bp"}, {"X": "holes"}])
+def test_natural_gradients_of_equations(params):
+    """Of moments that are not those of rows alone, or of no row at all."""
+    X = binary_data(20, 4)
+    if params.pop("X", None):
+        X[:, 0] = np.where(np.arange(20) % 2, X[:, 0], np.nan)
+        X[1::2, 1] = np.nan
+    rbm = TAPRBM(2, n_iter=2, random_state=0, optimizer="natural", **params).fit(X)
+    assert np.isfinite(rbm.components_).all()
+
+
+def test_a_gradient_of_zero_is_not_clipped():
+    X = np.ones((4, 3))
+    init = np.zeros((2, 3)), np.zeros(2), np.full(3, 400.0)
+    rbm = RBM(2, n_iter=1, init=init, random_state=0, optimizer=SGD(max_grad_norm=1.0)).fit(X)
+    assert np.isfinite(rbm.components_).all()
+
+
+@pytest.mark.parametrize("Estimator", ESTIMATORS)
+def test_methods_before_a_fit_say_so(Estimator):
+    """Whatever they need of the fit first."""
+    estimator, X = Estimator(), binary_data(3, 4)
+    methods = ("denoise", "impute", "transform", "sample", "predict", "score_samples", "gibbs")
+    for name in filter(lambda name: hasattr(estimator, name), methods):
+        method = getattr(estimator, name)
+        known = inspect.signature(method).parameters
+        chosen = {"flip_probability": 0.1, "substitution_probability": 0.1, "y": [0, 1, 1]}
+        with pytest.raises(NotFittedError):
+            method(X, **{key: value for key, value in chosen.items() if key in known})
+
+
+def test_a_classifier_keeps_its_features_if_a_fit_fails():
+    X, y = binary_data(20, 4), np.arange(20) % 2
+    model = RBMClassifier(RBM(2, n_iter=1), random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="one class"):
+        model.fit(X[:, :2], np.zeros(20, int))
+    assert model.transform(X).shape == (20, 2)
+    with pytest.raises(ValueError, match="estimator"):
+        model.set_params(estimator=2.5).partial_fit(X, y)
+
+
+def test_near_misses_of_names_are_told():
+    for params, name in (({"inference": "gibs"}, "gibbs"), ({"optimizer": "sdg"}, "sgd")):
+        with pytest.raises(ValueError, match=f"did you mean '{name}'"):
+            RBM(**params).fit(binary_data())
+    with pytest.raises(ValueError, match="did you mean 'smc'"):
+        small(RBM).fit(binary_data()).log_partition("smd")
 
 
 # ------------------------------------------------------------------ machines without units
@@ -101,6 +195,20 @@ def test_few_rows_need_few_chains_whatever_the_batch_size(RBM):
     assert given.starts_.shape[0] <= 1000
     rbm = small(RBM, batch_size=200).partial_fit(X)
     assert rbm.partial_fit(binary_data(n=400)).starts_.shape[0] == 200  # as many as rows ask for
+
+
+@pytest.mark.law
+def test_wide_sparse_data_take_little_memory():
+    """A dense copy of all rows would take 800 MB, and one of each of 100 chains as much."""
+    n, places = 10**6, np.random.default_rng(0).integers(10**6, size=(100, 50))
+    X = sp.csr_array((np.ones(5000), (np.repeat(np.arange(100), 50), places.ravel())), (100, n))
+    tracemalloc.start()
+    try:
+        RBM(2, n_iter=1, random_state=0).fit(X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.2e9
 
 
 # ---------------------------------------------------------------------- learning that diverges
