@@ -75,15 +75,15 @@ def optimizer_of(estimator):
 
 # Methods of the bases of all estimators, which have no class of skrbm in common.
 def validate_params(self):
-    """Raise InvalidParameterError, in one sentence, if a parameter is not valid."""
+    """Raise scikit-learn's InvalidParameterError, with the nearest name, for invalid parameters."""
     try:
         BaseEstimator._validate_params(self)
     except InvalidParameterError as error:
         name = str(error).split("'")[1]  # "The 'name' parameter of ..."
         kinds = self._parameter_constraints[name]
         names = [option for kind in kinds for option in getattr(kind, "options", ())]
-        text = str(error).rstrip(".").replace(". Got ", ", got ")
-        raise InvalidParameterError(text + hint(getattr(self, name), names)) from None
+        near = hint(getattr(self, name), names)
+        raise InvalidParameterError(str(error).rstrip(".") + near if near else error) from None
 
 
 def set_params(self, **params):
