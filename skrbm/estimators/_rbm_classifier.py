@@ -211,6 +211,7 @@ class RBMClassifier(
         return self._learn(RBM.partial_fit, X, y, sample_weight, hasattr(self, "rbm_"), classes)
 
     def _given(self):
+        self._validate_params()
         if self.estimator is not None:
             return self.estimator
         return TabularRBM() if vars(self).get("_is_mixed") else RBM()
@@ -224,7 +225,6 @@ class RBMClassifier(
 
     def _learn(self, method, X, y, sample_weight, resumes, classes=None):
         """Call a method of a machine with rows of features and labels; returns self."""
-        self._validate_params()  # which scikit-learn does in the first partial_fit alone
         check_settings_of_ranks(self, resumes)
         if np.ndim(self.unlabelled):
             raise ValueError(f"unlabelled must be one value, such as -1, got {self.unlabelled!r}")

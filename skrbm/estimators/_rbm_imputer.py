@@ -157,7 +157,7 @@ class RBMImputer(TransformerMixin, BaseEstimator):
         -------
         names : ndarray of str
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "indicator_")
         names = _check_feature_names_in(self, input_features)
         if self.indicator_ is None:
             return names[self._kept]
