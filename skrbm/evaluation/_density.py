@@ -203,8 +203,9 @@ def _density_of_estimator(model):
             "model must be a fitted estimator of a density, a Density or a Machine, got "
             f"{type(model).__name__}; of a Pipeline give the step, such as model[0], of an "
             "RBMClassifier model.rbm_, and of arrays or scikit-learn's BernoulliRBM what "
-            "from_parameters makes of them; a ConditionalRBM has a log Z for each row of features, "
-            "which its own methods use"
+            "from_parameters makes of them; a ConditionalRBM has another distribution, and "
+            "another log Z, for each row of features: use its score_samples(X, y), "
+            "predict_proba(X) or sample(X)"
         )
     return model.density_
 
