@@ -106,9 +106,9 @@ def log_partition(
     ----------
     model : estimator or Machine
     method : str or object, default="auto"
-        "exact"; "smc" or an :class:`SMC`; "ais" or an :class:`AIS`, along the ladder of the
-        estimator if it has one; "tempering" or a :class:`~skrbm.inference.Tempering`: Bennett's
-        ratio along that ladder, else along one built by annealing; "tap", "tap3", "adaptive_tap",
+        "exact"; "smc" or an :class:`SMC`; "ais" or an :class:`AIS`; "tempering" or a
+        :class:`~skrbm.inference.Tempering`: Bennett's ratio along the ladder of the estimator, else
+        along one built by annealing; "tap", "tap3", "adaptive_tap",
         "naive_mean_field", "relaxed_bp", "bethe" or a fixed-point object: minus the mean free
         energy of its unique solutions from ``starts`` (Eq. 39 of Tramel et al. 2018).
         "auto" is "exact" if a layer is small enough, else "tempering" if the estimator has a
@@ -142,7 +142,7 @@ def log_partition(
     if isinstance(method, AIS | SMC | Tempering):
         if base is None and (starts is not None or density.starts is not None):
             base = density.independent_units(density.starting_rows(starts, rng))
-        if method.has_rungs:
+        if isinstance(method, Tempering):
             method = method.on(machine, rng, ladder, base)
         return method.log_partition(machine, rng, base)
     starts = density.starting_rows(starts, rng)
@@ -173,8 +173,8 @@ def reverse_log_partition(
         Visible values where the chains start, such as rows of data; default: the estimator's
         ``starts_``, else draws without couplings.
     method : "ais", "smc", AIS or SMC, default="ais"
-        :class:`AIS` has one chain for each start, along the ladder of the estimator if it has one;
-        :class:`SMC` has its own number of chains, and repeats starts.
+        :class:`AIS` has one chain for each start; :class:`SMC` has its own number of chains, and
+        repeats starts.
     burn_in : int, default=1000
         Gibbs sweeps before the annealing.
     base : Theta, default=None
@@ -196,8 +196,6 @@ def reverse_log_partition(
     starts = density.starting_rows(starts, rng)
     check_count("burn_in", burn_in, 0)
     base = density.independent_units(starts) if base is None else base
-    if method.has_rungs:
-        method = method.on(machine, rng, density.ladder)
     chains = sample(Gibbs(), machine, Gibbs().state_at(machine, starts, rng), rng, burn_in)
     return method.reverse_log_partition(machine, rng, chains.layers, base)
 

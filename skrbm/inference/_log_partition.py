@@ -1,7 +1,6 @@
 """Estimates of log Z by annealing: with independent chains, and with resampling."""
 
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,9 +94,6 @@ class AIS:
     schedule : int, {"salakhutdinov2008"} or array, default=1000
         Number of equal steps of the inverse temperature, the 14 500 steps of Salakhutdinov and
         Murray (2008), or the inverse temperatures themselves.
-    rungs : Ladder, default=None
-        Anneal along the machines of a ladder, at equal distances on the schedule, instead of
-        temperatures of one machine. None is the ladder of a fitted estimator, where it has one.
 
     References
     ----------
@@ -107,23 +103,12 @@ class AIS:
     ICML.
     """
 
-    has_rungs = True
-
     n_chains: int = 100
     schedule: Any = 1000
-    rungs: Any = None
 
     def __post_init__(self):
         check_count("n_chains", self.n_chains, 1)
         _temperatures(self.schedule)
-        if self.rungs is not None and not hasattr(self.rungs, "machines_to"):
-            raise ValueError(f"rungs must be a Ladder or None, got {self.rungs!r}")
-
-    def on(self, machine, rng, ladder=None, visible=None):
-        """Return the method along the ladder of a machine, where it has no rungs of its own."""
-        if self.rungs is not None or ladder is None:
-            return self
-        return replace(self, rungs=ladder.astype(machine.dtype))
 
     def log_partition(self, machine, rng, visible=None) -> LogPartition:
         """Estimate log Z by chains from independent units to the machine.
@@ -137,11 +122,9 @@ class AIS:
         rng : Rng
         visible : Theta, default=None
             Parameters of independent visible units to start from, in addition to the machine's own
-            and, if units are bounded, those of units that know no data. They do not count along a
-            ladder, which has its own.
+            and, if units are bounded, those of units that know no data.
         """
-        bases = [None] if self.rungs is not None else own_bases(machine)
-        bases += [] if self.rungs is not None or visible is None else [visible]
+        bases = [*own_bases(machine), *([] if visible is None else [visible])]
         betas = _temperatures(self.schedule)
         few = betas[:-1:_COARSER]
         trials = [(self._forward(machine, base, np.append(few, 1.0), rng), base) for base in bases]
@@ -152,12 +135,11 @@ class AIS:
         return found._replace(std=std)
 
     def _forward(self, machine, visible, betas, rng):
-        path = self._path(machine, visible, betas)
-        base, _, _ = path[0]
+        base = uncoupled(machine, visible)
 
         def run(n, rng):
             start = Gibbs().init(base, rng, n, machine.weights[0]).layers
-            return _anneal_along(path, start, rng)
+            return anneal(machine, base, betas, start, rng).log_weights
 
         full, rest = divmod(self.n_chains, _BLOCK)
         log_weights = self._run(run, [_BLOCK] * full + [rest] * bool(rest), rng)
@@ -180,29 +162,14 @@ class AIS:
             Parameters of the independent visible units where chains end; default: the machine's
             own.
         """
-        path = self._path(machine, visible, _temperatures(self.schedule))
-        back = [(lower, upper, betas[::-1]) for lower, upper, betas in path[::-1]]
+        base, betas = uncoupled(machine, visible), _temperatures(self.schedule)[::-1]
 
         def run(layers, rng):
-            return _anneal_along(back, layers, rng)
+            return anneal(machine, base, betas, layers, rng).log_weights
 
         blocks = zip(*(row_blocks(layer, _BLOCK) for layer in samples), strict=True)
         log_weights = self._run(run, list(blocks), rng)
-        return mean_of_weights(log_weights, independent_log_partition(path[0][0]), sign=-1)
-
-    def _path(self, machine, visible, betas):
-        """Return a list of neighbours on the path and the inverse temperatures between them."""
-        machines = uncoupled(machine, visible), machine
-        if self.rungs is not None:
-            self.rungs.check(machine)
-            machines = self.rungs.machines_to(machine)
-            if machines[0].scale != 0:
-                raise ValueError("AIS needs a ladder whose first machine has independent units")
-        betas, path = betas * (len(machines) - 1), []
-        for k, pair in enumerate(pairwise(machines)):
-            between = betas[(betas > k) & (betas < k + 1)] - k
-            path.append((*_comparable(*pair), np.concatenate([[0.0], between, [1.0]])))
-        return path
+        return mean_of_weights(log_weights, independent_log_partition(base), sign=-1)
 
     @one_blas_thread
     def _run(self, run, blocks, rng):
@@ -224,27 +191,6 @@ def _temperatures(schedule):
     if betas is None:
         raise ValueError("schedule must be inverse temperatures that increase from 0 to 1")
     return betas
-
-
-def _anneal_along(path, layers, rng):
-    """Return the log weights of chains that are annealed along neighbours of a path."""
-    total = 0.0
-    for lower, upper, betas in path:
-        layers, log_weights = anneal(upper, lower, betas, layers, rng)
-        total = total + log_weights
-    return total
-
-
-def _comparable(lower, upper):
-    """Return two machines so that they share their weights, or have the same scale."""
-    if lower.weights[0] is upper.weights[0]:
-        return lower, upper
-    if lower.scale == 0:
-        return replace(lower, weights=upper.weights), upper
-    return tuple(
-        replace(machine, weights=tuple(machine.scale * W for W in machine.weights), scale=1.0)
-        for machine in (lower, upper)
-    )
 
 
 @dataclass(frozen=True)
@@ -279,8 +225,6 @@ class SMC:
     Del Moral, P., Doucet, A., & Jasra, A. (2006). Sequential Monte Carlo samplers. Journal of the
     Royal Statistical Society B 68.
     """
-
-    has_rungs = False
 
     n_runs: int = 16
     n_chains: int = 8

@@ -191,7 +191,6 @@ def test_schedules():
     [
         *(("schedule", bad) for bad in ("fast", 0, 2.5, None, [0, 0.9], [0, 0.7, 0.5, 1], [1.0])),
         *(("n_chains", bad) for bad in (0, 2.5, None)),
-        ("rungs", 5),
     ],
 )
 def test_bad_parameters_of_ais(name, value):

@@ -4,7 +4,6 @@ Seeds are fixed. A test of a distribution has a level of 1e-6. Where log Z is co
 errors are allowed: by Student's distribution with 63 degrees of freedom a probability of 4e-11.
 """
 
-from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -20,7 +19,6 @@ from scipy import stats
 from skrbm.arrays import make_rng
 from skrbm.evaluation import log_partition
 from skrbm.inference import (
-    AIS,
     Gibbs,
     Ladder,
     LogPartition,
@@ -264,25 +262,6 @@ def test_the_first_rungs_start_at_samples_that_have_the_known_values():
 # Ladders and log Z.
 
 
-@pytest.mark.parametrize("which", ["temperatures", "machines"])
-@pytest.mark.parametrize("kinds", KINDS, ids=name_of)
-def test_annealing_along_rungs_has_no_bias(kinds, which, monkeypatch):
-    """Few steps, forwards and back: within 5 standard errors, but with a probability of 6e-7."""
-    monkeypatch.setattr("skrbm.inference._log_partition._BLOCK", 5000)
-    method, machine = tempering(kinds, which)
-    rungs = method.machines(machine)
-    if which == "machines":  # of other weights, one of them at another scale
-        rungs = (uncoupled(rungs[0]), replace(mixed(kinds, 0.3), scale=0.7), *rungs[1:])
-    ais = AIS(4000, 10, rungs=Ladder(rungs, ((),) * len(rungs)))
-    truth = Exact(machine).log_z
-    start = exact_chains(Exact(machine), 4000).layers
-    found = ais.log_partition(machine, rng_of(machine, 1))
-    back = ais.reverse_log_partition(machine, rng_of(machine, 2), start)
-    for estimate in (found, back):
-        assert 0 < estimate.std < 0.1
-        assert abs(estimate.value - truth) < 5 * estimate.std
-
-
 @pytest.mark.parametrize("kinds", KINDS, ids=name_of)
 def test_log_partition_is_that_of_enumeration(kinds):
     machine = make(kinds)
@@ -474,13 +453,11 @@ def test_bennett_of_two_normal_distributions():
 def test_ladders_of_other_units_are_errors(kinds, n):
     other, machine = random_machine(kinds, (n, 4), 0), two_modes()
     ladder = ladder_of(other, rng_of(other), n_sweeps=1)
-    for method in (Tempering(ladder), AIS(rungs=ladder)):
-        with pytest.raises(ValueError, match="the ladder has"):
-            method.log_partition(machine, rng_of(machine))
+    with pytest.raises(ValueError, match="the ladder has"):
+        Tempering(ladder).log_partition(machine, rng_of(machine))
     coupled = Ladder((machine, machine), (np.zeros((2, 8)),) * 2)
-    for method in (Tempering(coupled), AIS(rungs=coupled)):
-        with pytest.raises(ValueError, match="first machine has independent units"):
-            method.log_partition(machine, rng_of(machine))
+    with pytest.raises(ValueError, match="first machine has independent units"):
+        Tempering(coupled).log_partition(machine, rng_of(machine))
 
 
 @pytest.mark.parametrize(
