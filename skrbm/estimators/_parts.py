@@ -91,7 +91,8 @@ def parameters_of_rows(rows, optimizer):
     if not (is_finite(joint) and is_finite(root)):
         raise ValueError(f"the first parameters overflow {rows.dtype}; scale X")
     has_precision = from_numpy(has_precision, mean)
-    return WhitenedParameters(coordinates, root, unit.joint_columns(n_visible), has_precision)
+    columns = unit.joint_columns(n_visible)
+    return WhitenedParameters(coordinates, has_precision, root=root, columns=columns)
 
 
 def match_machine(X, machine):

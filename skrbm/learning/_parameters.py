@@ -1,6 +1,6 @@
 """The parameters that optimizers see, and the gradients by them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -312,56 +312,95 @@ class StandardParameters(NaturalParameters):
     has_precision: Any = None
     is_constant: Any = None
 
+    def _inward(self, x):
+        """Return what is a field or weights in z, for such in v."""
+        return x * self.coordinates.divisor
+
+    def _outward(self, x):
+        """Return what is a field or weights in v, for such in z."""
+        return x / self.coordinates.divisor
+
+    def _slopes(self, x):
+        """Return deviations of z for those of v, or slopes by fields or weights."""
+        return x / self.coordinates.divisor
+
+    def _pull(self, theta):
+        """Return the fields that the precisions have at m."""
+        mean = self.coordinates.offset
+        return 0 * mean if theta.precision is None else theta.precision * mean
+
+    def _inward_joint(self, joint):
+        """Return the precision matrix in z for that in v."""
+        return joint
+
+    def _slopes_of_joint(self, joint, slope):
+        """Return the slopes by the precision matrix in z; ``slope`` is that by the field in v."""
+        return joint
+
+    def _projected(self, unit, theta, before):
+        """Return the projected parameters of the visible units in z, and their matrix in v.
+
+        ``before`` is the matrix of the machine before the step.
+        """
+        return unit.project(theta), None
+
+    def _scaled(self, theta, scale):
+        """Return the parameters of columns apart from fields, times powers of scales."""
+        powers = iter(_powers(theta._replace(joint=None)))
+        return theta.map_columns(lambda part: part * scale ** next(powers))
+
     def of(self, machine):
-        """Return the parameters in standardised coordinates."""
-        (mean, scale), parts = self.coordinates, list(super().of(machine))
-        field, hidden = _places_of_fields(machine)[:2]
-        parts[hidden] = parts[hidden] + parts[0] @ mean
-        if machine.thetas[0].precision is not None:
-            parts[field] = parts[field] - parts[field + 1] * mean
-        for place, power in enumerate(_powers(machine.thetas[0]), field):
-            parts[place] = parts[place] * scale**power
-        parts[0] = parts[0] * scale
-        return tuple(parts)
+        """Return the parameters in the coordinates of learning."""
+        (mean, scale), (own, hidden, *rest) = self.coordinates, machine.thetas
+        W, *others = machine.weights
+        hidden = hidden._replace(field=hidden.field + W @ mean)
+        field, joint = self._inward(own.field - self._pull(own)), self._inward_joint(own.joint)
+        own = self._scaled(own, scale)._replace(field=field, joint=joint)
+        parts = (part for theta in (own, hidden, *rest) for part in theta if part is not None)
+        return (self._inward(W), *others, *parts)
 
     def gradient(self, machine, moments):
         """Return the gradient of the log-likelihood by these parameters, by the chain rule."""
         (mean, scale), slopes = self.coordinates, MachineGradient(machine, moments)
         arrays = list(slopes.arrays(super().of(machine)))
         field, hidden = _places_of_fields(machine)[:2]
-        arrays[0] = (arrays[0] - arrays[hidden][:, None] * mean) / scale
-        if machine.thetas[0].precision is not None:
-            moved = arrays[field] * mean
+        slope = arrays[field]
+        arrays[0] = self._slopes(arrays[0] - arrays[hidden][:, None] * mean)
+        own = Theta(*_filled_in(machine.thetas[0], arrays[field:hidden]))
+        if own.precision is not None:
+            moved = slope * mean
             if self.has_precision is not None:
                 moved = cast(self.has_precision, moved.dtype) * moved
-            arrays[field + 1] = arrays[field + 1] + moved
-        for place, power in enumerate(_powers(machine.thetas[0]), field):
-            arrays[place] = arrays[place] / scale**power
+            own = own._replace(precision=own.precision + moved)
+        joint = self._slopes_of_joint(own.joint, slope)
+        own = self._scaled(own, 1 / scale)._replace(field=self._slopes(slope), joint=joint)
+        arrays[field:hidden] = [part for part in own if part is not None]
         return ArrayGradient(tuple(arrays), slopes.n_penalised, slopes.units)
 
     def machine(self, machine, parameters):
-        """Return the machine with given parameters in standardised coordinates."""
+        """Return the machine with given parameters in the coordinates of learning."""
         (mean, scale), n = self.coordinates, len(machine.weights)
         values = iter(parameters[n:])
-        thetas = [theta.map(lambda part: next(values)) for theta in machine.thetas]
-        layers = zip(machine.units, thetas, strict=True)
-        own, hidden, *rest = (unit.project(theta) for unit, theta in layers)
-        W, powers = parameters[0] / scale, iter(_powers(own))
-        own = own.map(lambda part: part / scale ** next(powers))
-        if own.precision is not None:
-            own = own._replace(field=own.field + own.precision * mean)
+        own, hidden, *rest = (theta.map(lambda part: next(values)) for theta in machine.thetas)
+        unit, *units = machine.units
+        columns, joint = self._projected(unit, own, machine.thetas[0].joint)
+        own = self._scaled(columns._replace(joint=None), 1 / scale)
+        own = own._replace(field=self._outward(columns.field), joint=joint)
+        own = own._replace(field=own.field + self._pull(own))
+        hidden, *rest = (u.project(theta) for u, theta in zip(units, (hidden, *rest), strict=True))
+        W = self._outward(parameters[0])
         hidden = hidden._replace(field=hidden.field - W @ mean)
         return replace(machine, thetas=(own, hidden, *rest), weights=(W, *parameters[1:n]))
 
     def scaled(self, l, X):
-        return X if l else X / self.coordinates.divisor
+        return X if l else self._slopes(X)
 
     def scaled_statistics(self, l, rows):
         return rows if l else _inward_statistics(self.coordinates, rows)
 
     def means(self, means):
-        """Return the means with those of the visible units in standardised coordinates."""
-        return self.coordinates.inward(means[0]), *means[1:]
+        """Return the means with those of the visible units in the coordinates of learning."""
+        return self._slopes(means[0] - self.coordinates.offset), *means[1:]
 
     def first(self, machine):
         """Return the machine that has given small random parameters in these coordinates.
@@ -386,31 +425,26 @@ class StandardParameters(NaturalParameters):
 
 
 @dataclass(frozen=True, eq=False)
-class WhitenedParameters(NaturalParameters):
+class WhitenedParameters(StandardParameters):
     """Learning by the parameters in coordinates in which columns have the identity as covariance.
 
     With visible values v = m + A z the same distribution has the weights W A, the precision matrix
     A' P A and the fields A' (b - P m) of the visible units, and the biases c + W m. Gradient ascent
     by these does not depend on the columns' units of measure, nor on their correlations. Columns
-    without a precision matrix are standardised, as by :class:`StandardParameters`: A is diagonal
-    in them.
+    without a precision matrix are standardised: A is diagonal in them.
 
     Parameters
     ----------
-    coordinates : Coordinates
-        m, and the diagonal of A in columns without a precision matrix; in the dtype of the machine.
+    coordinates, has_precision, is_constant : as in :class:`StandardParameters`
+        The divisors are the diagonal of A in columns without a precision matrix.
     root : array of shape (n, n)
         A of the columns with a precision matrix.
     columns : ndarray of int of shape (n,)
         Which columns these are.
-    has_precision : array of bool of shape (n_visible,)
-        Which of the other columns have a precision that is learnt.
     """
 
-    coordinates: Coordinates
-    root: Any
-    columns: Any
-    has_precision: Any
+    root: Any = field(kw_only=True)
+    columns: Any = field(kw_only=True)
 
     @cached_property
     def inverse(self):
@@ -428,106 +462,50 @@ class WhitenedParameters(NaturalParameters):
         """What puts those and the others back in order."""
         return np.argsort(np.concatenate([self._rest, self.columns]))
 
+    def _joined(self, rest, own):
+        """Return columns in order: those without a matrix, of all columns, and the others."""
+        if not len(self._rest):
+            return own
+        parts = [take_columns(rest, self._rest), own]
+        return take_columns(namespace(own).concat(parts, axis=-1), self._order)
+
     def _times(self, x, matrix, scale):
         """Return x times a matrix in the columns that it is of, and times a scale in the others."""
         if not len(self._rest):
             return x @ matrix
-        rest, own = (take_columns(x, columns) for columns in (self._rest, self.columns))
-        parts = [rest * take_columns(scale, self._rest), own @ matrix]
-        return take_columns(namespace(x).concat(parts, axis=-1), self._order)
+        return self._joined(x * scale, take_columns(x, self.columns) @ matrix)
 
     def _inward(self, x):
-        """Return what is a field or weights in z, for such in v: x A."""
         return self._times(x, self.root, self.coordinates.divisor)
 
     def _outward(self, x):
-        """Return x A^-1."""
         return self._times(x, self.inverse, 1 / self.coordinates.divisor)
 
     def _slopes(self, x):
-        """Return x A^-T."""
         return self._times(x, self.inverse.T, 1 / self.coordinates.divisor)
 
     def _pull(self, theta):
-        """Return the fields that the precisions have at m."""
-        mean = self.coordinates.offset
-        pull = 0 * mean if theta.precision is None else theta.precision * mean
+        pull = super()._pull(theta)
         if theta.joint is None:
             return pull
-        own = theta.joint @ take_columns(mean, self.columns)
-        if not len(self._rest):
-            return own
-        parts = [take_columns(pull, self._rest), own]
-        return take_columns(namespace(pull).concat(parts, axis=-1), self._order)
+        return self._joined(pull, theta.joint @ take_columns(self.coordinates.offset, self.columns))
 
-    def _scaled(self, theta, scale):
-        """Return the parameters of columns apart from fields, times powers of scales."""
-        powers = iter(_powers(theta._replace(joint=None)))
-        return theta.map_columns(lambda part: part * scale ** next(powers))
+    def _inward_joint(self, joint):
+        return self.root.T @ joint @ self.root
 
-    def of(self, machine):
-        """Return the parameters in whitened coordinates."""
-        own, hidden, *rest = machine.thetas
-        mean, scale = self.coordinates
-        W, *others = machine.weights
-        hidden = hidden._replace(field=hidden.field + W @ mean)
-        joint = self.root.T @ own.joint @ self.root
-        inward = self._scaled(own, scale)._replace(
-            field=self._inward(own.field - self._pull(own)), joint=joint
-        )
-        thetas = (inward, hidden, *rest)
-        parts = (part for theta in thetas for part in theta if part is not None)
-        return (self._inward(W), *others, *parts)
-
-    def gradient(self, machine, moments):
-        """Return the gradient of the log-likelihood by these parameters, by the chain rule."""
-        (mean, scale), slopes = self.coordinates, MachineGradient(machine, moments)
-        arrays = list(slopes.arrays(super().of(machine)))
-        field, hidden = _places_of_fields(machine)[:2]
-        slope = arrays[field]
-        arrays[0] = self._slopes(arrays[0] - arrays[hidden][:, None] * mean)
-        own = Theta(*_filled_in(machine.thetas[0], arrays[field:hidden]))
-        if own.precision is not None:
-            moved = cast(self.has_precision, slope.dtype) * (slope * mean)
-            own = own._replace(precision=own.precision + moved)
-        middle, s = (take_columns(x, self.columns) for x in (mean, slope))
+    def _slopes_of_joint(self, joint, slope):
+        middle, s = (take_columns(x, self.columns) for x in (self.coordinates.offset, slope))
         moved = 0.5 * (middle[:, None] * s + s[:, None] * middle)
-        joint = self.inverse @ (own.joint + moved) @ self.inverse.T
-        own = self._scaled(own, 1 / scale)._replace(field=self._slopes(slope), joint=joint)
-        arrays[field:hidden] = [part for part in own if part is not None]
-        return ArrayGradient(tuple(arrays), slopes.n_penalised, slopes.units)
+        return self.inverse @ (joint + moved) @ self.inverse.T
 
-    def machine(self, machine, parameters):
-        """Return the machine with given parameters in whitened coordinates.
-
-        The matrix of the machine that is given is kept where the new one is not positive definite.
-        """
-        (mean, scale), n, before = self.coordinates, len(machine.weights), machine.thetas[0].joint
-        values = iter(parameters[n:])
-        own, hidden, *rest = (theta.map(lambda part: next(values)) for theta in machine.thetas)
-        unit, *units = machine.units
-        columns = unit.project(own._replace(joint=None)) if len(self._rest) else own
-        matrix = 0.5 * (own.joint + own.joint.T)
+    def _projected(self, unit, theta, before):
+        """Return the same, with ``before`` where the new matrix is not positive definite."""
+        columns = unit.project(theta._replace(joint=None)) if len(self._rest) else theta
+        matrix = 0.5 * (theta.joint + theta.joint.T)
         joint = self.inverse.T @ matrix @ self.inverse
-        xp, joint = namespace(joint), 0.5 * (joint + joint.T)
-        joint = xp.where(_has_floor(matrix, unit) & _has_floor(joint), joint, before)
-        own = self._scaled(columns._replace(joint=None), 1 / scale)
-        own = own._replace(field=self._outward(columns.field), joint=joint)
-        own = own._replace(field=own.field + self._pull(own))
-        hidden, *rest = (u.project(theta) for u, theta in zip(units, (hidden, *rest), strict=True))
-        W = self._outward(parameters[0])
-        hidden = hidden._replace(field=hidden.field - W @ mean)
-        return replace(machine, thetas=(own, hidden, *rest), weights=(W, *parameters[1:n]))
-
-    def means(self, means):
-        """Return the means with those of the visible units in whitened coordinates."""
-        return self._slopes(means[0] - self.coordinates.offset), *means[1:]
-
-    def scaled(self, l, X):
-        return X if l else self._slopes(X)
-
-    def scaled_statistics(self, l, rows):
-        return rows if l else _inward_statistics(self.coordinates, rows)
+        joint = 0.5 * (joint + joint.T)
+        is_definite = _has_floor(matrix, unit) & _has_floor(joint)
+        return columns, namespace(joint).where(is_definite, joint, before)
 
     def joint_rows(self, unit, X):
         return take_columns(self._slopes(X - self.coordinates.offset), self.columns)
@@ -540,22 +518,16 @@ class WhitenedParameters(NaturalParameters):
         """
         own, hidden, *rest = machine.thetas
         mean, unit = self.coordinates.offset, machine.units[1]
-        standard = StandardParameters(self.coordinates, self.has_precision)
         alone = own._replace(joint=None), hidden, *rest
-        found = standard.first(replace(machine, thetas=alone))
+        found = super().first(replace(machine, thetas=alone))
         W, own = machine.weights[0], found.thetas[0]
         joint = self.inverse.T @ self.inverse / _NARROW
         W = W / namespace(W).sqrt(namespace(W).mean(W * W)) * self._deviation(unit, hidden)
         mean_hidden = unit.mean(hidden)
         own_W = take_columns(W, self.columns) @ self.inverse
         field = joint @ take_columns(mean, self.columns) - mean_hidden @ own_W
-        W, rest_of = own_W, own.field
-        if len(self._rest):
-            parts = [take_columns(found.weights[0], self._rest), own_W]
-            W = take_columns(namespace(W).concat(parts, axis=-1), self._order)
-            parts = [take_columns(rest_of, self._rest), field]
-            field = take_columns(namespace(field).concat(parts, axis=-1), self._order)
-        own = own._replace(field=field, joint=joint)
+        W = self._joined(found.weights[0], own_W)
+        own = own._replace(field=self._joined(own.field, field), joint=joint)
         hidden = hidden._replace(field=hidden.field - W @ mean)
         return replace(machine, thetas=(own, hidden, *rest), weights=(W, *machine.weights[1:]))
 

@@ -251,7 +251,7 @@ def test_gradients_are_those_of_the_likelihood(whitened):
         offset = np.array([1.0, -2.0, 0.5, 0.0])
         root = np.linalg.cholesky(precision_matrix(seed=5))
         parameters = WhitenedParameters(
-            Coordinates(offset, np.ones(N)), root, np.arange(N), np.zeros(N, dtype=bool)
+            Coordinates(offset, np.ones(N)), np.zeros(N, bool), root=root, columns=np.arange(N)
         )
         same = parameters.machine(machine, parameters.of(machine))
         assert_allclose(same.thetas[0].joint, machine.thetas[0].joint)
@@ -276,7 +276,10 @@ def test_moments_of_weighted_rows_are_weighted_sums():
 def test_a_step_that_would_lose_positive_definiteness_keeps_the_matrix():
     machine = machine_of()
     parameters = WhitenedParameters(
-        Coordinates(np.zeros(N), np.ones(N)), np.eye(N), np.arange(N), np.zeros(N, dtype=bool)
+        Coordinates(np.zeros(N), np.ones(N)),
+        np.zeros(N, dtype=bool),
+        root=np.eye(N),
+        columns=np.arange(N),
     )
     W, field, joint, hidden = (np.array(part) for part in parameters.of(machine))
     moved = parameters.machine(machine, (W, field + 1, joint - 100 * np.eye(N), hidden))
@@ -493,9 +496,9 @@ def test_other_libraries_compute_the_same(library):
     whole = [
         WhitenedParameters(
             Coordinates(f(np.ones(N)), f(np.full(N, 2.0))),
-            f(np.linalg.cholesky(precision_matrix(seed=5))),
-            np.arange(N),
             f(np.zeros(N, dtype=bool)),
+            root=f(np.linalg.cholesky(precision_matrix(seed=5))),
+            columns=np.arange(N),
         )
         for f in (np.asarray, xp.asarray)
     ]
@@ -630,9 +633,9 @@ def test_gradients_beside_columns_of_other_kinds():
     offset[REAL], scale[1] = [1.0, -2.0, 0.5], 2.0
     parameters = WhitenedParameters(
         Coordinates(offset, scale),
-        np.linalg.cholesky(precision_matrix(3, seed=4)),
-        np.array(REAL),
         np.zeros(8, dtype=bool),
+        root=np.linalg.cholesky(precision_matrix(3, seed=4)),
+        columns=np.array(REAL),
     )
     same = parameters.machine(machine, parameters.of(machine))
     for mine, theirs in zip(same.thetas[0], machine.thetas[0], strict=True):
