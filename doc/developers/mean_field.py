@@ -12,8 +12,6 @@ class MeanField(FixedPoint):
     needs = Needs(units=("is_binary",), one_hidden_layer=True)
 
     max_iter: int = 100
-    tol: float = 1e-8
-    damping: float = 0.0
 
     def state_at(self, machine, X):
         hidden = machine.units[1].mean(conditional(machine, 1, (X, None)))

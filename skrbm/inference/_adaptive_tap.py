@@ -8,7 +8,7 @@ the field and the precision that tilt a unit; a cavity is a unit without the rea
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -221,23 +221,13 @@ class AdaptiveTAP(FixedPoint):
 
     Parameters
     ----------
-    max_iter : int, default=10
-        Maximum number of sweeps.
-    tol : float, default=1e-8
-        A row has converged when the mean squared change of its means is at most this, and no step
-        is rejected.
-    damping : float in [0, 1), default=0.5
-        Weight of the old state in each new one.
-    start, n_starts : as in :class:`FixedPoint`
+    max_iter, tol, damping, start, n_starts : as in :class:`FixedPoint`
+        The default of ``damping`` is 0.5.
     """
 
     needs = Needs(units=("takes_precision",), one_scale=True)
 
-    max_iter: int = 10
-    tol: float = 1e-8
     damping: float = 0.5
-    start: str | None = field(default=None, kw_only=True)
-    n_starts: int | None = field(default=None, kw_only=True)
 
     def state_at(self, machine, X):
         """Return the state with visible means X and the hidden units given these alone.

@@ -1,6 +1,6 @@
 """Belief propagation on binary machines with one hidden layer (Ping and Ihler 2017)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, NamedTuple
 
@@ -51,16 +51,9 @@ class BeliefPropagation(FixedPoint):
 
     Parameters
     ----------
-    max_iter : int, default=10
-        Largest number of sweeps: messages to the hidden units, and back.
-    tol : float, default=1e-8
-        A solution has converged when the mean squared change of its means is at most this, and
-        so is the square of the largest change of a belief in log-odds, over 100 or the belief's
-        size: means of saturated units do not change while messages pass through these. With 0 all
-        ``max_iter`` sweeps are done, unless a sweep changes nothing.
-    damping : float in [0, 1), default=0.0
-        Part of the old messages that is kept in each sweep.
-    start, n_starts : as in :class:`FixedPoint`
+    max_iter, tol, damping, start, n_starts : as in :class:`FixedPoint`
+        ``tol`` also bounds the square of the largest change of a belief in log-odds, over 100 or
+        the belief's size: means of saturated units do not change while messages pass through these.
     product : {"sum", "max", "mixed"}, default="sum"
         "sum" for marginals; "max" for the most probable configuration of all units; "mixed" for
         that of the visible units, the hidden ones summed over. Learning wants "sum".
@@ -69,11 +62,6 @@ class BeliefPropagation(FixedPoint):
     needs = Needs(units=("is_binary",), one_hidden_layer=True, one_scale=True)
     alternative = "'tap'"
 
-    max_iter: int = 10
-    tol: float = 1e-8
-    damping: float = 0.0
-    start: str | None = field(default=None, kw_only=True)
-    n_starts: int | None = field(default=None, kw_only=True)
     product: str = "sum"
 
     def __post_init__(self):

@@ -4,7 +4,7 @@ A machine of which each row has its own observed units is a machine with :class:
 samplers, annealing and moments take as any other. Fixed points hold them in their states.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,11 +36,11 @@ class ClampedState(NamedTuple):
     variances = property(lambda self: self.inner.variances)
 
 
-@dataclass(frozen=True)
 class Clamped(FixedPoint):
     """Another fixed point, whose observed visible units are set to their values in each sweep."""
 
-    method: FixedPoint
+    def __init__(self, method):
+        self.method = method
 
     max_iter = property(lambda self: self.method.max_iter)
     tol = property(lambda self: self.method.tol)

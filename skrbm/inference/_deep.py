@@ -11,8 +11,6 @@ class Independent(FixedPoint):
     """One layer of independent units, whose distribution needs no iteration."""
 
     max_iter: int = 1
-    tol: float = 0.0
-    damping: float = 0.0
 
     def state_at(self, machine, X):
         mean, variance = machine.units[0].mean_variance(machine.thetas[0])

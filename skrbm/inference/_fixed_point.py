@@ -1,5 +1,6 @@
 """Fixed points: their contract, and the drivers that iterate them."""
 
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,14 +77,21 @@ SOLUTION_STARTS = ("data", "chains", "tempered", "persistent", "random")
 """Where solutions are looked for in learning."""
 
 
+@dataclass(frozen=True)
 class FixedPoint(InferenceMethod):
     """Deterministic inference: a map whose fixed points are the marginals.
 
-    Subclasses are frozen dataclasses of hyper-parameters, among them ``max_iter``, ``tol`` and
-    ``damping``. Every array in a state has rows first.
+    Subclasses are frozen dataclasses of hyper-parameters. Every array in a state has rows first.
 
-    Attributes
+    Parameters
     ----------
+    max_iter : int, default=10
+        Maximum number of sweeps. Ten are enough in training; more take time without improving the
+        likelihood. :mod:`skrbm.evaluation` iterates to convergence.
+    tol : float, default=1e-8
+        A row has converged when the mean squared change of its means is at most this.
+    damping : float in [0, 1), default=0.0
+        Weight of the old state in each new one.
     start : {"data", "chains", "tempered", "persistent", "random"} or None, default=None
         Where solutions are looked for in learning. "data": the last rows of data (the choice of
         Tramel et al. 2018). "chains": states of persistent Gibbs chains. "tempered": states of
@@ -95,7 +103,11 @@ class FixedPoint(InferenceMethod):
         the number of rows if that is smaller.
     """
 
-    start = n_starts = None
+    max_iter: int = 10
+    tol: float = 1e-8
+    damping: float = 0.0
+    start: str | None = field(default=None, kw_only=True)
+    n_starts: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self):
         check_count("n_starts", self.n_starts, 1, or_none=True)

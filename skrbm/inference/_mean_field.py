@@ -6,7 +6,7 @@ term that adds to the field on a unit, to the free energy and to the moments. As
 a mean and c a variance; B and A are the field and the precision that tilt a unit.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .._checks import look_up
 from ..arrays import matmul, namespace, row_sums
@@ -70,21 +70,8 @@ class NaiveMeanField(FixedPoint):
 
     Parameters
     ----------
-    max_iter : int, default=10
-        Maximum number of sweeps. Ten are enough in training; more take time without improving the
-        likelihood. :mod:`skrbm.evaluation` iterates to convergence.
-    tol : float, default=1e-8
-        A row has converged when the mean squared change of its means is at most this.
-    damping : float in [0, 1), default=0.0
-        Weight of the old state in each new one.
-    start, n_starts : as in :class:`FixedPoint`
+    max_iter, tol, damping, start, n_starts : as in :class:`FixedPoint`
     """
-
-    max_iter: int = 10
-    tol: float = 1e-8
-    damping: float = 0.0
-    start: str | None = field(default=None, kw_only=True)
-    n_starts: int | None = field(default=None, kw_only=True)
 
     @property
     def terms(self):
@@ -177,21 +164,11 @@ class TAP(NaiveMeanField):
 
     Parameters
     ----------
-    max_iter : int, default=10
-        Maximum number of sweeps. Ten are enough in training; more take time without improving the
-        likelihood. :mod:`skrbm.evaluation` iterates to convergence.
-    tol : float, default=1e-8
-        A row has converged when the mean squared change of its means is at most this.
-    damping : float in [0, 1), default=0.0
-        Weight of the old state in each new one.
-    start, n_starts : as in :class:`FixedPoint`
+    max_iter, tol, damping, start, n_starts : as in :class:`FixedPoint`
     order : {2, 3}, default=2
         Last power of the weights in the expansion; the third order needs binary units.
     """
 
-    max_iter: int = 10
-    tol: float = 1e-8
-    damping: float = 0.0
     order: int = 2
 
     def __post_init__(self):

@@ -26,7 +26,7 @@ where u and w are the first and second moment of i, as derivatives of L by its f
 without the part that its message to j contributes. The same sweep updates them.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -236,23 +236,11 @@ class RelaxedBP(FixedPoint):
 
     Parameters
     ----------
-    max_iter : int, default=10
-        Maximum number of sweeps. :mod:`skrbm.evaluation` iterates to convergence.
-    tol : float, default=1e-8
-        A row has converged when the mean squared change of its means is at most this.
-    damping : float in [0, 1), default=0.0
-        Weight of the old state in each new one.
-    start, n_starts : as in :class:`FixedPoint`
+    max_iter, tol, damping, start, n_starts : as in :class:`FixedPoint`
     """
 
     needs = Needs(units=("takes_precision", "has_central_moments"), one_scale=True)
     alternative = "TAP"
-
-    max_iter: int = 10
-    tol: float = 1e-8
-    damping: float = 0.0
-    start: str | None = field(default=None, kw_only=True)
-    n_starts: int | None = field(default=None, kw_only=True)
 
     def state_at(self, machine, X):
         """Return the state with visible means X and everything else at zero."""
