@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import cast, like, namespace, to_numpy
-from ..inference import Chains, Sampler, completed, last_visible, sample
-from ..machine import Moments, condition, data_moments, may_lack_integral
+from ..arrays import cast, namespace, number, to_numpy
+from ..inference import Chains, Sampler, completed, last_visible, map_rows, sample
+from ..machine import Block, Moments, condition, data_moments, may_lack_integral
 from ._length import StepLength
 from ._model_phase import ModelPhase
-from ._run_moments import RunMoments, moments_of
 from ._starts import AnnealedStart, DataStart, Noise, NoiseStart, PersistentStart
 from ._tempered import Tempered, TemperedStart, ladder_to
 from ._weighted import Weighted, WeightedStart
@@ -19,8 +18,6 @@ from ._weighted import Weighted, WeightedStart
 _COMPLETION = 5  # sweeps that draw missing values given the observed ones
 N_SWEEPS = 50  # over which the autocorrelation of chains is measured,
 _DIRECTIONS = 8  # along so many principal directions of the data
-_MEANS = {}  # row weights of batches, which have few sizes
-_N_MEANS = 8  # at most
 
 
 class Run(NamedTuple):
@@ -62,6 +59,63 @@ CHAINS = {
     "weighted": WeightedStart(),
 }
 """Where chains start in learning, by name."""
+
+
+def _moments_of(X, above):
+    """Return moments of rows X and of means, variances and further statistics above them."""
+    mean, variance, further = above
+    return Moments((Block((X, mean), (None, variance), 1.0 / X.shape[0], None, (None, further)),))
+
+
+class _RunMoments:
+    """Means of the moments of a run, which are summed up step by step."""
+
+    def __init__(self, machine, sampler, gradient, burn_in):
+        self.machine, self.sampler, self.gradient = machine, sampler, gradient
+        self.burn_in, self.rates, self.n_steps, self.last = burn_in, [], 0, None
+        self.pair, self.thetas = None, None
+
+    def count(self, step, state, info):
+        """Take a step, counted from 1, into the means."""
+        if "acceptance" in info:
+            self.rates.append(info["acceptance"])
+        if step <= self.burn_in:
+            return
+        above = self.gradient(
+            self.machine.units[1],
+            lambda: self.sampler.hidden_theta(self.machine, state),
+            lambda: state.layers[1],
+        )
+        if self.last is not None:  # rows are summed up only if there are those of a second step
+            self._sum_up()
+        X = state.layers[0]
+        self.last, self.n_steps = _moments_of(X, above), self.n_steps + 1
+
+    def _sum_up(self):
+        machine, last = self.machine, self.last
+        if self.pair is None:
+            self.pair = namespace(machine.weights[0]).zeros_like(machine.weights[0])
+        self.pair = last.add_pair(machine, 0, self.pair, 1.0)
+        thetas = [last.statistics(unit, l) for l, unit in enumerate(machine.units)]
+        if self.thetas is not None:
+            thetas = map_rows(lambda a, b: a + b, tuple(self.thetas), tuple(thetas))
+        self.thetas = tuple(thetas)
+
+    def moments(self):
+        """Return the means of what was counted: the rows themselves if they are of one step."""
+        if self.pair is None:
+            return self.last
+        self._sum_up()
+        scale = 1.0 / self.n_steps
+        thetas = (theta.map(lambda part: scale * part) for theta in self.thetas)
+        return Moments((), ((0, scale * self.pair),), tuple(enumerate(thetas)))
+
+    def acceptance(self):
+        """Return the mean rate of acceptance of the run, or None if nothing was rejected."""
+        if not self.rates:
+            return None
+        rates = (number(namespace(rate).mean(rate)) for rate in self.rates)
+        return sum(rates) / len(self.rates)
 
 
 def remaining(begin, end, rows):
@@ -183,8 +237,8 @@ class ChainPhase(ModelPhase):
         sampler, hidden = self.sampler, machine.units[1]
         theta = condition(machine, X)
         moments = GRADIENTS[self.gradient]
-        data = moments_of(X, moments(hidden, lambda: theta, lambda: hidden.sample(theta, rng)))
-        total = RunMoments(machine, sampler, moments, self._n_left_out)
+        data = _moments_of(X, moments(hidden, lambda: theta, lambda: hidden.sample(theta, rng)))
+        total = _RunMoments(machine, sampler, moments, self._n_left_out)
         chains = CHAINS[self.start].chains(self, machine, sampler, state, X, rng)
         chains = sample(sampler, machine, chains, rng, self.n_steps, callback=total.count)
         state = state._replace(chains=chains, acceptance=total.acceptance())
@@ -193,7 +247,7 @@ class ChainPhase(ModelPhase):
             theta = condition(machine, chains.layers[0])
             state = state._replace(weighted=state.weighted.at(machine, chains.layers[0], theta))
             above = moments(hidden, lambda: theta, lambda: chains.layers[1])
-            (block,) = moments_of(chains.layers[0], above).blocks
+            (block,) = _moments_of(chains.layers[0], above).blocks
             model = Moments((block.weighed(cast(self.weights(state), X.dtype)),))
         return state, data, model
 
@@ -266,37 +320,21 @@ def _persistent_phases(phase, machine, state, X, rng):
     """
     chains = state.chains
     n, m = X.shape[0], chains.layers[0].shape[0]
-    of_chains = machine.of_rows(X, m)
-    visible = last_visible(phase.sampler, of_chains, chains, rng, phase.n_steps)
+    visible = last_visible(phase.sampler, machine.of_rows(X, m), chains, rng, phase.n_steps)
     rows = namespace(X).concat([X, visible], axis=0)
     theta = condition(machine, rows)
-    for_data, for_model = _two_means(n, m, X)
-    weights = phase.weights(state)
-    if weights is not None:
-        xp = namespace(X)
-        for_model = xp.concat([xp.zeros_like(X[:, 0]), cast(weights, X.dtype)])
+    xp, weights = namespace(X), phase.weights(state)
+    of_data, of_chains = xp.zeros_like(X[:, 0]), xp.zeros_like(visible[:, 0])
+    weights = of_chains + 1 / m if weights is None else cast(weights, X.dtype)
+    for_data, for_model = xp.concat([of_data + 1 / n, of_chains]), xp.concat([of_data, weights])
     data = data_moments(machine, rows, for_data, given=theta)
     (block,) = data.blocks
     drawn = machine.units[1].sample_rows(theta, block.means[1], slice(n, n + m), rng)
     state = state._replace(chains=Chains((visible, drawn)))
-    if weights is not None:
+    if state.weighted is not None:
         at = theta.rows(slice(n, n + m))
         state = state._replace(weighted=state.weighted.at(machine, visible, at))
     return state, data, Moments((block.weighed(for_model),))
-
-
-def _two_means(n, m, reference):
-    """Return row weights of the mean over the first ``n`` of ``n + m`` rows, and over the rest."""
-    # Not every library's device has a hash, but all have a name.
-    key = n, m, type(reference), reference.dtype, str(reference.device)
-    means = _MEANS.get(key)
-    if means is None:
-        if len(_MEANS) >= _N_MEANS:
-            _MEANS.clear()
-        xp, options, first = namespace(reference), like(reference), np.arange(n + m) < n
-        means = tuple(xp.asarray(part, **options) for part in (first / n, ~first / m))
-        _MEANS[key] = means
-    return means
 
 
 def _data_phases(phase, machine, state, X, rng):

@@ -22,7 +22,6 @@ import skrbm
 from skrbm.arrays import Rng
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, AdaptiveTAP, Gibbs, GibbsLangevin
-from skrbm.learning import _chains
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("array_api_compat")
@@ -44,7 +43,6 @@ def waits_of_an_epoch(estimator, n_batches):
     """How often an epoch waits: fits of two epochs and of one, without what they share."""
     X, counts = binary_data(n=BATCH * n_batches, dtype=np.float32), []
     for n_iter in (1, 2):
-        _chains._MEANS.clear()  # sent to the device once, for all fits
         with second_device() as waits:
             Z = placed(X)
             waits.clear()
