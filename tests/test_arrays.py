@@ -36,14 +36,6 @@ def test_add_products_keeps_a_part_of_what_was_there(dtype):
 
 
 @dtypes
-def test_add_products_of_no_terms(dtype):
-    out, _, _ = factors(dtype)
-    expected = 0.75 * out
-    assert arrays.add_products(out, [], keep=0.75) is out
-    assert_allclose(out, expected, rtol=1e-6)
-
-
-@dtypes
 def test_add_products_takes_factors_of_any_layout(dtype):
     out, left, right = factors(dtype)
     expected = out + left.T @ right
@@ -52,19 +44,15 @@ def test_add_products_takes_factors_of_any_layout(dtype):
     assert_allclose(out, expected, rtol=1e-5 if dtype == np.float32 else 1e-12)
 
 
-def test_add_products_refuses_a_read_only_accumulator():
-    out, left, right = factors(np.float64)
-    before = out.copy()
+def read_only(out):
     out.flags.writeable = False
-    with pytest.raises(ValueError, match="writeable C-contiguous"):
-        arrays.add_products(out, [(left, right, 1.0)])
-    assert_array_equal(out, before)
+    return out
 
 
 @pytest.mark.parametrize(
     "spoil",
-    [np.asfortranarray, lambda out: np.repeat(out, 2, axis=1)[:, ::2], lambda out: out[:, ::-1]],
-    ids=["Fortran order", "strided", "reversed"],
+    [read_only, np.asfortranarray, lambda out: out[:, ::-1], lambda out: out.astype(np.float16)],
+    ids=["read-only", "Fortran order", "reversed", "half precision"],
 )
 def test_add_products_refuses_an_accumulator_that_blas_would_copy(spoil):
     out, left, right = factors(np.float64)
@@ -72,29 +60,14 @@ def test_add_products_refuses_an_accumulator_that_blas_would_copy(spoil):
         arrays.add_products(spoil(out), [(left, right, 1.0)])
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.float16, np.complex128])
-def test_add_products_refuses_an_accumulator_of_another_dtype(dtype):
-    out, left, right = factors(np.float64)
-    with pytest.raises(ValueError, match="float32 or float64"):
-        arrays.add_products(out.astype(dtype), [(left, right, 1.0)])
-
-
 @pytest.mark.parametrize("which", [0, 1])
-def test_add_products_refuses_factors_of_another_dtype(which):
-    out, *both = factors(np.float32)
-    both[which] = both[which].astype(np.float64)
-    with pytest.raises(ValueError, match="float64"):
-        arrays.add_products(out, [(*both, 1.0)])
-
-
-@pytest.mark.parametrize("which", [0, 1])
-def test_add_products_refuses_factors_that_share_memory(which):
+def test_add_products_refuses_factors_of_another_dtype_or_in_the_same_memory(which):
     out = np.eye(4)
-    both = [np.ones((4, 4)), np.ones((4, 4))]
-    both[which] = out.T
-    with pytest.raises(ValueError, match="shares memory"):
-        arrays.add_products(out, [(*both, 1.0)])
-    assert_array_equal(out, np.eye(4))
+    for wrong, words in ((np.ones((4, 4), np.float32), "float32"), (out.T, "shares memory")):
+        both = [np.ones((4, 4)), np.ones((4, 4))]
+        both[which] = wrong
+        with pytest.raises(ValueError, match=words):
+            arrays.add_products(out, [(*both, 1.0)])
 
 
 EXTREMES = np.array([-1e4, -710, -100, -30, -1, -1e-8, 0, 1e-8, 1, 30, 100, 710, 1e4])
@@ -208,12 +181,6 @@ def test_moments_of_columns(dtype, make):
 def test_variances_survive_a_large_mean(make):
     X = 1e6 + np.random.default_rng(2).standard_normal((2000, 2))
     assert_allclose(arrays.Columns(make(X)).variances, X.var(axis=0), rtol=1e-8)
-
-
-def test_cast_copies_only_what_differs():
-    x = np.ones(3)
-    assert arrays.cast(x, np.float64) is x
-    assert arrays.cast(x, np.float32).dtype == np.float32
 
 
 def test_numpy_stays_numpy():

@@ -9,8 +9,7 @@ import pytest
 
 from skrbm._checks import check_count, check_number, look_up
 
-NO_NUMBERS = [True, False, np.True_, "1", b"1", None, 1j, [1], (1,), np.array(1), np.array([1.0])]
-named = pytest.mark.parametrize("wrong", NO_NUMBERS, ids=repr)
+NO_NUMBERS = [True, np.True_, "1", None, 1j, [1], np.array(1)]
 
 
 @pytest.mark.parametrize("right", [2, 7, np.int8(2), np.uint64(7), 10**30])
@@ -19,50 +18,25 @@ def test_counts(right):
     check_count("n", right, 2, or_none=True)
 
 
-@named
+@pytest.mark.parametrize("wrong", [*NO_NUMBERS, 1.0, np.float64(1), math.nan, Fraction(1, 2), -1])
 def test_what_is_no_count(wrong):
     with pytest.raises(ValueError, match=re.escape(f"n must be an integer >= 0, got {wrong!r}")):
         check_count("n", wrong, 0)
 
 
-@pytest.mark.parametrize("wrong", [1.0, np.float64(1), math.nan, math.inf, Fraction(1, 2)])
-def test_counts_are_whole_numbers_by_their_type(wrong):
-    with pytest.raises(ValueError, match="n must be an integer >= 0, got "):
-        check_count("n", wrong, 0)
-
-
-def test_counts_have_a_minimum_or_none():
-    with pytest.raises(ValueError, match="n must be an integer >= 2, got 1"):
-        check_count("n", 1, 2)
-    for right in (-3, 0, 5):
-        check_count("n", right)
-    with pytest.raises(ValueError, match=r"n must be an integer, got 0\.5$"):
-        check_count("n", 0.5)
-
-
-@named
+@pytest.mark.parametrize("wrong", [*NO_NUMBERS, math.nan, np.float32(math.inf), -math.inf])
 def test_what_is_no_number(wrong):
-    with pytest.raises(ValueError, match=re.escape(f"a must be a finite number, got {wrong!r}")):
-        check_number("a", wrong)
-
-
-@pytest.mark.parametrize("kind", [float, np.float32, np.float64, np.float16])
-def test_numbers_are_finite(kind):
-    for wrong in (math.nan, math.inf, -math.inf):
-        for limits in ({}, {"at_least": 0}, {"above": 0}, {"at_most": 0}, {"below": 0}):
-            with pytest.raises(ValueError, match=r"a must be a finite number.*, got "):
-                check_number("a", kind(wrong), **limits)
+    for limits in ({}, {"at_least": 0}, {"below": 0}):
+        with pytest.raises(ValueError, match=r"a must be a finite number.*, got "):
+            check_number("a", wrong, **limits)
 
 
 @pytest.mark.parametrize("kind", [int, float, Fraction, np.int16, np.float32])
 @pytest.mark.parametrize(
     ("limits", "words", "allowed"),
     [
-        ({}, "", (-1, 0, 1, 2)),
         ({"above": 0}, " > 0", (1, 2)),
         ({"at_least": 0}, " >= 0", (0, 1, 2)),
-        ({"below": 1}, " < 1", (-1, 0)),
-        ({"at_most": 1}, " <= 1", (-1, 0, 1)),
         ({"at_least": 0, "below": 1}, " >= 0 and < 1", (0,)),
         ({"above": 0, "at_most": 1}, " > 0 and <= 1", (1,)),
     ],
@@ -82,27 +56,13 @@ def test_none_is_allowed_where_it_is_said_to_be():
     check_number("a", None, above=0, or_none=True)
     with pytest.raises(ValueError, match="n must be None or an integer >= 1, got False"):
         check_count("n", False, 1, or_none=True)
-    with pytest.raises(ValueError, match="a must be None or a finite number > 0, got nan"):
-        check_number("a", math.nan, above=0, or_none=True)
-
-
-def test_unknown_limits_are_errors():
-    with pytest.raises(TypeError, match="minimum"):
-        check_number("a", 1.0, minimum=0)
 
 
 def test_names_are_looked_up():
     table = {"b": 1, "a": None}
     assert look_up("name", "b", table) == 1
-    assert look_up("name", "a", table) is None
-    assert look_up("name", np.str_("b"), table) == 1
-
-
-@pytest.mark.parametrize("wrong", ["c", "", None, 0, math.nan, ["a"], np.array("a"), {}, str])
-def test_what_is_not_in_a_table_is_named(wrong):
-    message = re.escape(f"name must be one of ['a', 'b'], got {wrong!r}")
-    with pytest.raises(ValueError, match=message):
-        look_up("name", wrong, {"b": 1, "a": 2})
-    message = re.escape(f"name must be one of ['a', 'b'] or a number, got {wrong!r}")
-    with pytest.raises(ValueError, match=message):
-        look_up("name", wrong, {"b": 1, "a": 2}, " or a number")
+    assert look_up("name", np.str_("a"), table) is None
+    for wrong in ("c", None, ["a"], np.array("a"), str):
+        message = re.escape(f"name must be one of ['a', 'b'] or a number, got {wrong!r}")
+        with pytest.raises(ValueError, match=message):
+            look_up("name", wrong, table, " or a number")

@@ -15,16 +15,14 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-import joblib
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skrbm import RBM, TAPRBM, BernoulliRBM, ConditionalRBM, RBMClassifier
+from skrbm import RBM, TAPRBM, ConditionalRBM, RBMClassifier
 from skrbm._ranks import ranks
 from skrbm.distributed import DistributedError, MPICommunicator, TorchCommunicator, fit, use
 from skrbm.distributed import _dask as dask_fit
@@ -148,16 +146,6 @@ def alone():
     """Return one rank that torch connects with nobody."""
     distributed = pytest.importorskip("torch.distributed")
     return TorchCommunicator(store=distributed.HashStore(), rank=0, size=1)
-
-
-def test_torch_sums_arrays_of_other_libraries_by_way_of_numpy():
-    xp = pytest.importorskip("array_api_strict")
-    found = alone().all_reduce(xp.ones(3))
-    assert isinstance(found, type(xp.ones(3)))
-    assert_array_equal(np.asarray(found), np.ones(3))
-    fixed = np.ones(3)
-    fixed.flags.writeable = False
-    assert_array_equal(alone().all_reduce(fixed), fixed)
 
 
 def test_a_silent_machine_that_keeps_the_store_is_named(monkeypatch):
@@ -308,20 +296,6 @@ def interruptible():
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_an_interruption_before_a_worker_begins_counts(client, monkeypatch):
-    pytest.importorskip("torch")
-    begun = dask_fit._begun
-
-    def interrupted_before(client, groups, estimator, address, *options):
-        client.run(dask_fit._interrupt, address, workers=[next(iter(groups))])
-        return begun(client, groups, estimator, address, *options)
-
-    monkeypatch.setattr(dask_fit, "_begun", interrupted_before)
-    with pytest.raises(KeyboardInterrupt):
-        fit(RBM(3, n_iter=5), blocks_of(X), client=client)
-
-
-@pytest.mark.usefixtures("interruptible")
 def test_an_interruption_of_the_client_ends_the_fit_on_its_workers(client, tmp_path):
     """Who are free for the next fit."""
     pytest.importorskip("torch")
@@ -342,15 +316,6 @@ def test_an_interruption_of_the_client_ends_the_fit_on_its_workers(client, tmp_p
         fit(rbm, blocks_of(X), client=client)
     assert 0 <= rbm.n_iter_ < 10**6 and np.isfinite(rbm.components_).all()
     assert fit(RBM(3, n_iter=2), blocks_of(X), client=client).n_iter_ == 2
-
-
-def test_independent_work_goes_to_workers_of_dask_by_joblib(client):
-    rbm = BernoulliRBM(3, n_iter=2, random_state=0)
-    search = GridSearchCV(rbm, {"learning_rate": [0.01, 0.1]}, cv=2)
-    here = clone(search).fit(X).cv_results_["mean_test_score"]
-    with joblib.parallel_config(backend="dask"):
-        there = clone(search).fit(X).cv_results_["mean_test_score"]
-    assert_array_equal(here, there)
 
 
 class Silent:

@@ -223,16 +223,6 @@ def test_statistics_weigh_the_blocks():
     assert hidden.precision is None
 
 
-@pytest.mark.parametrize("sizes", [(4, 3), (3, 4)])
-def test_integer_weights_repeat_rows(sizes):
-    machine = random_machine(("double_relu", "bernoulli"), sizes, 0, 0.6)
-    X, counts = rows(machine, 5)[0], np.array([2, 1, 0, 3, 1])
-    repeated = data_moments(machine, np.repeat(X, counts, axis=0))
-    weighted = data_moments(machine, X, counts / counts.sum())
-    for part, truth in zip(gradient(machine, weighted), gradient(machine, repeated), strict=True):
-        assert_allclose(part, truth, rtol=1e-12, atol=1e-14)
-
-
 @few_shapes
 @pytest.mark.parametrize("pair", [False, True])
 def test_a_weight_for_each_row_is_that_number_in_each_row(kinds, pair):
@@ -455,15 +445,6 @@ def test_copies_write_into_their_own_parameters(copied):
         part[:] = 7
     assert all((part == 7).all() for theta in again.thetas for part in theta if part is not None)
     assert not any((part == 7).any() for part in machine.parts)
-
-
-def test_powers_of_the_weights_belong_to_one_machine():
-    machine = make(SHAPES[0])
-    assert_allclose(machine.squares[0], machine.weights[0] ** 2)
-    assert_allclose(machine.cubes[0], machine.weights[0] ** 3)
-    assert machine.squares is machine.squares
-    other = dataclasses.replace(machine, weights=(2 * machine.weights[0],))
-    assert_allclose(other.squares[0], 4 * machine.squares[0])
 
 
 @few_shapes

@@ -37,7 +37,6 @@ from skrbm.units import (
     Bernoulli,
     Binomial,
     Categorical,
-    ColumnUnits,
     Gaussian,
     TruncatedGaussBernoulli,
     TruncatedGaussian,
@@ -315,43 +314,12 @@ def test_whole_numbers_of_all_ranks_have_one_kind(values, units):
         assert set(getattr(found, "units", (found,))) == {units}
 
 
-def test_columns_of_other_kinds_on_each_rank_are_refused():
-    values = [np.resize(["u", "v"], 60), np.resize(["u", "w"], 60)]
-
-    def fitted(rank):
-        X = np.column_stack(2 * [values[rank]])
-        return TabularRBM(3, kinds={0: "binary"}, n_iter=2).fit(X)
-
-    for found in on_ranks(fitted):
-        assert isinstance(found, ValueError) and "kind 'binary' and 3 values" in str(found)
-
-
-def test_numbers_and_text_on_different_ranks_are_refused():
-    values = [np.arange(60) % 3, np.resize(["u", "v"], 60)]
-    for found in on_ranks(lambda rank: CategoricalRBM(3).fit(np.column_stack(2 * [values[rank]]))):
-        assert isinstance(found, TypeError) and "column 0 of X has ['int', 'str']" in str(found)
-
-
 def test_tables_of_all_ranks_have_the_dtype_that_holds_their_numbers():
     def fitted(rank):
         X = data().astype(np.float64 if rank else np.float32)
         return TabularRBM(3, kinds=dict.fromkeys(range(5), "real"), n_iter=2).fit(X).machine_.dtype
 
     assert on_ranks(fitted) == [np.float64, np.float64]
-
-
-def test_text_of_two_values_on_each_rank_may_be_of_three_on_all():
-    def fitted(rank):
-        X = np.column_stack(2 * [np.resize(["u", "vw"[rank]], 60)])
-        return TabularRBM(3, n_iter=2).fit(X).machine_.units[0]
-
-    for unit in on_ranks(fitted):
-        assert unit == ColumnUnits([(Categorical((3, 3)), 6)])
-
-
-def test_tables_of_other_widths_on_each_rank_are_refused():
-    for found in on_ranks(lambda rank: CategoricalRBM(3).fit(data()[:, rank:])):
-        assert isinstance(found, ValueError) and "features on each rank: [5, 4]" in str(found)
 
 
 @pytest.mark.parametrize("estimator", [RBM(3, n_iter=2, learning_rate=0.01), None])

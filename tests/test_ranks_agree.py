@@ -65,18 +65,6 @@ def test_ranks_need_the_same_estimators(make, message):
     assert message in refused(make)
 
 
-def test_settings_that_are_equal_in_other_words():
-    """NaN is not equal to itself, and NumPy's True is no bool."""
-
-    def fitted(rank):
-        X, truth = parts(data(), rank), [True, np.True_][rank]
-        rbm = RBM(3, n_iter=2, random_state=0, optimizer=SGD(centered=truth))
-        return RBMClassifier(rbm, unlabelled=np.nan).fit(X, X[:, 0]).rbm_.components_
-
-    first, second = on_ranks(fitted)
-    assert (first == second).all()
-
-
 def test_ranks_need_the_same_classifiers():
     def fitted(rank):
         X = parts(data(), rank)

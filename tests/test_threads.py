@@ -181,31 +181,6 @@ def test_shared_sums_of_products_equal_those_of_one_thread(parts, dtype):
     assert len(parts) == 3
 
 
-@pytest.mark.parametrize("dtype, layout", [(np.float64, "C"), (np.float32, "F")])
-@pytest.mark.parametrize("n_rows", [2, 20, 21])
-def test_products_of_few_rows_are_done_in_parts(dtype, layout, n_rows, monkeypatch):
-    """Each of at most 10**6 multiplications, so that BLAS does not copy the large factor."""
-    parts, fill = [], _products._fill_columns
-
-    def watched(columns, out, X, A):
-        parts.append(columns)
-        fill(columns, out, X, A)
-
-    monkeypatch.setattr(_products, "_fill_columns", watched)
-    case = Factors(dtype, (n_rows, 800, 701))
-    product = arrays.matmul(case.left, np.asarray(case.right, order=layout))
-    assert_allclose(product, case.exact, rtol=0, atol=case.rounding)
-    assert product.dtype == dtype
-    assert all((part.stop - part.start) * n_rows * 800 <= 10**6 for part in parts)
-    assert len(parts) == (0 if n_rows == 21 else -(-n_rows * 800 * 701 // 800_000))
-
-
-def test_small_products_are_not_shared(parts):
-    arrays.matmul(np.ones((10, 500)), np.ones((500, 784)))
-    arrays.add_products(np.zeros((500, 784)), [(np.ones((10, 500)), np.ones((10, 784)), 1.0)])
-    assert not parts
-
-
 def test_threads_that_hold_blas_share_what_it_was_allowed(two_threads):
     """Two fits in two workers of joblib use one thread each, and the last one both again."""
     meeting, left = threading.Barrier(2, timeout=60), threading.Event()
@@ -242,37 +217,6 @@ def test_errors_of_parts_are_raised(parts, bad):
     done = []
     _threads.share(done.append, [0, 1, 2])  # the helpers live on
     assert sorted(done) == [0, 1, 2]
-
-
-AT_EXIT = """
-import atexit
-import numpy as np
-from skrbm import BernoulliRBM
-
-X = (np.random.default_rng(0).random((500, 800)) < 0.3) * 1.0
-BernoulliRBM(500, n_iter=1, batch_size=500).fit(X)  # which starts helpers
-atexit.register(lambda: print(BernoulliRBM(500, n_iter=1, batch_size=500).fit(X).n_iter_))
-"""
-
-
-def test_work_at_the_end_of_the_interpreter_needs_no_helpers():
-    run = [sys.executable, "-c", AT_EXIT]
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
-    result = subprocess.run(run, env=environment, capture_output=True, text=True)
-    assert result.stdout == "1\n", result.stderr
-
-
-def test_parts_run_at_once_and_in_the_context_of_the_caller(parts):
-    """Each of two waits for the other; a setting of NumPy's holds in both."""
-    meeting, settings = threading.Barrier(2, timeout=10), []
-
-    def function(part):
-        meeting.wait()
-        settings.append(np.geterr()["over"])
-
-    with np.errstate(over="raise"):
-        _threads.share(function, [0, 1])
-    assert settings == ["raise", "raise"]
 
 
 def _forked(function):

@@ -18,7 +18,6 @@ from skrbm import RBM, BernoulliRBM
 from skrbm.evaluation import Density, Diagnosis, diagnose
 from skrbm.evaluation._agreement import (
     compared_moments,
-    index_sets,
     neighbours,
     quality_by_sweeps,
 )
@@ -302,28 +301,6 @@ def test_moments_of_different_distributions_and_their_line():
         assert found.limit > found.noise and (order == 3 or found.error > found.limit)
 
 
-def test_noise_and_limit_of_moments():
-    """Columns that are all equal have one degree of freedom, independent ones many."""
-    generator = np.random.default_rng(0)
-    for equal in (False, True):
-        draws = generator.standard_normal((100, 2, 200, 1 if equal else 30))
-        draws = np.broadcast_to(draws, (100, 2, 200, 30))
-        found = [compared_moments(a, b, 1, generator) for a, b in draws]
-        mean = np.mean([m.error**2 / m.noise**2 for m in found])
-        assert mean == pytest.approx(1, abs=5 * np.sqrt(2 / 100 / (1 if equal else 30)))
-        assert max(m.error / m.limit for m in found) < 1  # a chance of 1 % in all
-        limit = found[0].limit / found[0].noise
-        assert 3.7 < limit < 3.9 if equal else limit < 1.6  # 3.89 by the normal distribution
-
-
-def test_sets_of_columns():
-    generator = np.random.default_rng(0)
-    assert index_sets(4, 2, generator).tolist() == [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
-    many = index_sets(200, 3, generator)
-    assert many.shape == (5000, 3) and (np.diff(many, axis=1) > 0).all()
-    assert len(np.unique(many, axis=0)) == 5000 and many.max() < 200
-
-
 def test_neighbours_by_all_distances():
     """Bits, many of whose distances are equal."""
     X, Y = (np.random.default_rng(0).random((2, 60, 8)) > [[[0.5]], [[0.7]]]).astype(float)
@@ -333,15 +310,6 @@ def test_neighbours_by_all_distances():
         differences = distances.min(axis=1) - within.min(axis=1)
         expected.append(np.mean((differences > 0) + 0.5 * (differences == 0)))
     assert neighbours(X, Y)[:2] == pytest.approx(expected, rel=1e-12)
-
-
-def test_neighbours_of_copies_of_strangers_and_of_one_distribution():
-    """400 rows; 5 standard errors if neighbours were independent."""
-    X, Y = np.random.default_rng(0).standard_normal((2, 400, 5))
-    assert neighbours(X, X + 1e-6)[:2] == (0, 0)
-    assert neighbours(X, Y + 100)[:2] == (1, 1)
-    found = neighbours(X, Y)
-    assert abs(found.truth - 0.5) < 5 * found.std and abs(found.synth - 0.5) < 5 * found.std
 
 
 def test_copies_are_found():
@@ -367,26 +335,6 @@ def test_quality_and_its_error():
     assert np.mean(errors) == pytest.approx(np.sqrt(2), abs=0.05)
     assert np.mean(stds) == pytest.approx(np.std(errors), rel=0.25)  # 200 know it to a part of 5 %
     assert q.error[1] < 3 * q.noise and q.rise > 4 * q.rise_std
-
-
-def test_few_chains_do_not_tell_that_a_machine_is_out_of_equilibrium():
-    """Two chains from random starts: errors of four standard errors are no rare event among these.
-
-    With normal quantiles three of twenty diagnoses say so of a machine whose samples are exact.
-    """
-    W = np.random.default_rng(0).normal(0, 0.5, (5, 10))
-    rbm = RBM.from_parameters(W, random_state=0)
-    X = rbm.sample(1000, n_steps=500, random_state=5)
-    assert all(diagnose(rbm, X, n_chains=4, random_state=seed).in_equilibrium for seed in range(20))
-
-
-@pytest.mark.parametrize("value", [0.5, 0.1, -1e6 / 3])
-def test_an_observable_that_is_constant_but_for_rounding(value):
-    chains = np.random.default_rng(0).random((200, 20, 2))
-    chains[..., 1] = value
-    found = diagnose(chains=chains)
-    assert np.isnan([found.time[1], found.r_hat[1], found.ess[1]]).all()
-    assert found.mixed and found.time[0] < 2
 
 
 def test_moments_that_differ_are_no_match():

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from _exact import Exact, free_energy
 from _machines import enumerable_pairs, random_machine
 from numpy.testing import assert_allclose
@@ -21,7 +20,6 @@ from skrbm import RBM, BernoulliRBM, ConditionalRBM, evaluation
 from skrbm.evaluation import (
     AIS,
     Density,
-    _pseudo_likelihood,
     can_enumerate,
     exact_log_partition,
     exact_marginals,
@@ -62,29 +60,6 @@ def test_exact_sums(kinds, sizes, scale):
     marginals = exact_marginals(machine)
     for l in (0, 1):
         assert_allclose(marginals[l], exact.mean(l), rtol=1e-10)
-
-
-@pytest.mark.parametrize("kinds", [BINARY, ("gaussian", "bernoulli")], ids="-".join)
-@pytest.mark.parametrize("elements", [1, 13, 40])
-def test_exact_sums_do_not_depend_on_the_blocks(kinds, elements, monkeypatch):
-    machine = make(kinds)
-    whole = exact_log_partition(machine), *exact_marginals(machine)
-    sizes = []
-
-    def counted(original):
-        def log_weight(unit, theta, rows):
-            sizes.append(rows.shape[0])
-            return original(unit, theta, rows)
-
-        return log_weight
-
-    for kind in {type(unit) for unit in machine.units}:
-        monkeypatch.setattr(kind, "log_weight", counted(kind.log_weight))
-    monkeypatch.setattr(_enumeration, "_BLOCK_ELEMENTS", elements)
-    blocks = exact_log_partition(machine), *exact_marginals(machine)
-    for a, b in zip(whole, blocks, strict=True):
-        assert_allclose(a, b, rtol=1e-12)
-    assert max(sizes) <= max(1, elements // 4)  # no larger array than allowed
 
 
 def test_exact_sums_of_extreme_parameters_do_not_overflow():
@@ -189,14 +164,6 @@ def test_fixed_points_by_name_and_by_object(name):
     assert abs(by_name.value - Exact(machine).log_z) < 0.05
 
 
-@pytest.mark.parametrize("function", [log_partition, reverse_log_partition])
-def test_annealing_of_real_units_is_in_double(function):
-    machine, options = make(("gaussian", "bernoulli"), dtype=np.float32), {"random_state": 0}
-    if function is log_partition:
-        options["method"] = AIS(schedule=20)
-    assert function(machine, **options) == function(machine.astype(np.float64), **options)
-
-
 def two_states():
     """A strongly coupled machine that is symmetric under the flip of all units."""
     W = np.full((4, 4), 4.0)
@@ -238,13 +205,6 @@ def test_pseudo_log_likelihood(hidden, dtype, scale):
     assert value.dtype == np.float64
     tolerance = 1e-10 if dtype == np.float64 else 2e-5
     assert_allclose(value, plain_pseudo_log_likelihood(machine, X, range(4)), rtol=tolerance)
-
-
-def test_pseudo_log_likelihood_does_not_depend_on_the_blocks(monkeypatch):
-    machine, X = make(), np.random.default_rng(1).integers(2, size=(9, 4))
-    whole = pseudo_log_likelihood(machine, X)
-    monkeypatch.setattr(_pseudo_likelihood, "_BLOCK_ELEMENTS", 9)
-    assert_allclose(pseudo_log_likelihood(machine, X), whole, rtol=1e-12)
 
 
 @pytest.mark.parametrize("kinds", [("bernoulli",) * 3, ("bernoulli",) * 5])
@@ -331,15 +291,6 @@ def test_a_conditional_machine_has_no_single_law(function):
         function(crbm)
     with pytest.raises(TypeError, match="fitted estimator of a density"):
         function(object())
-
-
-def test_data_go_through_the_threshold_of_the_estimator():
-    X = np.eye(4)
-    rbm = BernoulliRBM(2, n_iter=1, random_state=0).fit(255 * X)
-    expected = pseudo_log_likelihood(rbm.machine_, X)
-    assert_allclose(pseudo_log_likelihood(rbm, 255 * X), expected, rtol=1e-12)
-    assert_allclose(pseudo_log_likelihood(rbm, sp.csr_array(255 * X)), expected, rtol=1e-12)
-    assert_allclose(pseudo_log_likelihood(rbm.machine_, X.tolist()), expected, rtol=1e-12)
 
 
 def test_nothing_of_a_law_without_an_integral():

@@ -20,12 +20,11 @@ from scipy.special import expit, logsumexp, xlogy
 from sklearn.exceptions import ConvergenceWarning
 
 from skrbm import TAPRBM, BernoulliRBM, CategoricalRBM
-from skrbm.evaluation import AIS, _solutions, log_partition, solutions
+from skrbm.evaluation import AIS, log_partition, solutions
 from skrbm.evaluation._solutions import find_solutions, solution_groups
 from skrbm.inference import (
     FIXED_POINTS,
     TAP,
-    Magnetizations,
     NaiveMeanField,
     solve,
     solve_to_convergence,
@@ -150,17 +149,6 @@ def starts_in(machine, n):
     return np.stack([machine.units[0].mean(machine.thetas[0])] * n)
 
 
-@pytest.mark.parametrize("kinds", [("bernoulli",) * 2, ("gaussian", "bernoulli")], ids="-".join)
-def test_they_solve_the_equations(kinds):
-    """One sweep moves nothing, from wherever it starts."""
-    machine = random_machine(kinds, (6, 5), 1, strength=0.5)
-    X = np.random.default_rng(0).random((50, 6)).round()
-    found = solutions(machine, "tap", X)
-    state = TAP().step(machine, Magnetizations(found.means, found.variances))
-    for l in (0, 1):
-        assert_allclose(state.means[l], found.means[l], atol=1e-5)
-
-
 TILTS = (0.1, 0.17, 0.23)
 
 
@@ -217,23 +205,6 @@ def test_damping_takes_over_where_plain_sweeps_do_not_converge():
     assert len(found) == 1 and found.n_unconverged == 0
 
 
-@dataclass(frozen=True)
-class Drift(TAP):
-    """Equations without a solution: each sweep adds 1 to all means."""
-
-    def step(self, machine, state):
-        return state._replace(means=tuple(mean + 1 for mean in state.means))
-
-
-def test_sweeps_come_to_an_end():
-    machine = uniform_machine()
-    settled = solve_to_convergence(Drift(), machine, TAP().state_at(machine, np.eye(4)))
-    assert not settled.converged.any()
-    assert_array_equal(settled.n_iter, [3000] * 4)
-    assert_allclose(settled.residual, 1)  # of a sweep without damping
-    assert_allclose(settled.state.means[0], np.eye(4) + 500 + 2000 * 0.5 + 1 + 500 * 0.1 + 1)
-
-
 def test_what_has_not_settled_is_not_called_converged():
     """At a critical point sweeps come nearer ever more slowly, with more damping still more so."""
     unit, theta = Bernoulli(), Theta(np.array([-2.0]))
@@ -271,17 +242,6 @@ def test_starts_that_do_not_converge():
     )
     assert counted == pytest.approx(off, rel=1e-12) and on - off > 1
     assert both == pytest.approx((off + on) / 2, rel=1e-12)
-
-
-@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0]])
-def test_the_row_that_moves_least_stands_for_a_solution(order):
-    """A start at the solution itself, beside those that come near to it."""
-    machine, method = random_machine(("bernoulli", "bernoulli"), (4, 3), 0, 0.5), NaiveMeanField()
-    exact = solve(method, machine, method.state_at(machine, np.eye(4)[:1]), tol=1e-30, max_iter=900)
-    X = np.concatenate([np.eye(4)[:2], exact.state.means[0]])[order]
-    found = solutions(machine, method, X)
-    assert_array_equal(found.counts, [3])
-    assert_allclose(found.means[0], exact.state.means[0], rtol=0, atol=1e-14)
 
 
 def test_no_start_converges():
@@ -334,28 +294,6 @@ def test_the_order_of_the_starts_does_not_matter():
     assert_array_equal(other.counts, one.counts)
     assert_array_equal(other.labels, one.labels[order])
     assert other.n_unique == one.n_unique
-
-
-def test_tolerances():
-    machine, X = block_machine(), starts_of(12, 60)
-    fine, coarse = (solutions(machine, "tap", X, unique_tol=tol) for tol in (1e-3, 0.99))
-    assert fine.n_unique == {1e-1: 8, 1e-2: 8, 1e-3: 8}
-    assert coarse.n_unique == {0.99: 1, 1e-1: 8, 1e-2: 8, 1e-3: 8}
-    assert len(coarse) == 1 and coarse.counts == [60] and not coarse.labels.any()
-    assert coarse.unique_tol == 0.99
-
-
-@pytest.mark.parametrize("elements", [1, 30])
-def test_blocks_do_not_matter(elements, monkeypatch):
-    method = "tap"
-    machine, X = random_machine(("bernoulli",) * 2, (5, 4), 0), starts_of(5, 20)
-    whole = solutions(machine, method, X)
-    monkeypatch.setattr(_solutions, "_BLOCK_ELEMENTS", elements)
-    blocks = solutions(machine, method, X)
-    assert_array_equal(blocks.labels, whole.labels)
-    assert_allclose(blocks.free_energies, whole.free_energies, rtol=1e-9)
-    for part, reference in zip(blocks.means, whole.means, strict=True):
-        assert_allclose(part, reference, atol=1e-5)
 
 
 def test_single_precision_is_kept_but_not_solved_in():

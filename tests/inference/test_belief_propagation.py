@@ -367,17 +367,6 @@ def test_strong_sparse_weights_need_messages(w):
     assert_allclose(found.pairs[[0, 1], [0, 1]], p[3], rtol=1e-9)
 
 
-def test_one_unit_that_changes_needs_messages():
-    """A hidden unit with many couplings among hundreds without: its own change counts."""
-    W = np.zeros((400, 400))
-    W[0, :40] = 1.2
-    b, c = np.zeros((1, 400)), np.zeros((1, 400))
-    b[0, :40], c[0, 0] = -0.6, -22
-    found = propagate(W, b, c, start="tap", tol=1e-6)
-    exact = propagate(W, b, c, tol=1e-24)  # a tree
-    assert np.abs(expit(found.hidden) - expit(exact.hidden)).max() < 0.01
-
-
 def far(found, exact):
     """The mean squared distance of the means of each instance."""
     distances = [
@@ -492,27 +481,3 @@ def test_held_units_are_exact_beside_strong_couplings():
     state = method.hold(machine, method.state_at(machine, X), X, X >= 0)
     beliefs = method.step(machine, state).beliefs[1]
     assert_allclose(beliefs, instance.c + X @ instance.W.T, rtol=1e-12)
-
-
-def test_weights_count_with_their_scale():
-    """Those above 20 take float64, and those above 80 are too large for a machine of float32."""
-    W = np.full((2, 3), -10.0, np.float32)
-    thetas = tuple(Theta(np.zeros(n, np.float32)) for n in (3, 2))
-    for scale, dtype, is_refused in ((1.0, np.float32, False), (-3.0, np.float64, False),
-                                     (-9.0, np.float64, True)):  # fmt: skip
-        machine, method = Machine((Bernoulli(),) * 2, thetas, (W,), scale), BeliefPropagation()
-        assert method._odds(machine).dtype == dtype
-        assert ("between -80 and 80" in (method.unmet(machine) or "")) == is_refused
-
-
-@pytest.mark.arrays
-@pytest.mark.parametrize("library", OTHER_LIBRARIES)
-@pytest.mark.parametrize("max_iter", [4, 10, 13])
-def test_sweeps_of_other_libraries_are_counted_from_the_first(library, max_iter):
-    """They are looked at after every ten."""
-    xp = pytest.importorskip(library)
-    generator = np.random.default_rng(0)
-    W, *fields = (generator.standard_normal(shape) for shape in ((6, 8), (5, 8), (5, 6)))
-    options = {"max_iter": max_iter, "tol": 0.0, "damping": 0.9}  # so slow that beliefs still move
-    found = propagate(*map(xp.asarray, (W, *fields)), **options)
-    assert_array_equal(found.n_iter, max_iter)

@@ -1,7 +1,6 @@
 """Data that are read in blocks: their sources, and the rows of a fit."""
 
 import itertools
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +8,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm.arrays import make_rng
-from skrbm.exceptions import DataRangeWarning
-from skrbm.inputs import Rows, as_blocks, find_blocks, rows_of
 from skrbm.inputs import _block_rows as block_rows
 from skrbm.inputs import _blocks as blocks_module
+from skrbm.inputs import as_blocks, find_blocks, rows_of
 from skrbm.inputs._blocks import CheckedBlocks
 from skrbm.units import Bernoulli, Gaussian, TruncatedGaussian
 
@@ -198,20 +196,6 @@ def test_rows_of_several_blocks_are_shuffled_together(monkeypatch):
     assert any(max(found) - min(found) > 3 for found in blocks)
 
 
-def test_an_epoch_has_pooled_rows_in_memory_twice(monkeypatch, tmp_path):
-    (path,) = npy(tmp_path, np.zeros((4000, 100)))
-    pool_bytes = 1000 * 100 * 8
-    monkeypatch.setattr(block_rows, "_POOL_BYTES", pool_bytes)
-    monkeypatch.setattr(block_rows, "_SAMPLE_ROWS", 10)
-    rows = block_rows_of(path, 50)
-    tracemalloc.start()
-    for _ in rows.batches(np.arange(len(rows)), make_rng(0, np.zeros(1)), of_size(20)):
-        pass
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 2.3 * pool_bytes
-
-
 @pytest.mark.parametrize("fraction", [0.2, 0.9])
 def test_validation_rows_are_not_learnt_from(monkeypatch, fraction):
     monkeypatch.setattr(block_rows, "_SAMPLE_ROWS", 40)
@@ -258,22 +242,6 @@ def test_the_first_pass_summarizes_the_columns(unit, missing):
         assert (part is None) == (other is None)
         if part is not None:
             assert_allclose(part, other, rtol=1e-8, atol=1e-10)
-
-
-def test_large_means_do_not_hide_variances():
-    X = 1e8 + np.random.default_rng(0).standard_normal((1000, 2))
-    assert_allclose(block_rows_of(X).moments[1], X.var(axis=0), rtol=1e-7)
-
-
-def test_values_are_clipped_as_in_memory():
-    X = np.random.default_rng(5).normal(0.5, 0.6, (103, 4))
-    with pytest.warns(DataRangeWarning):
-        expected = Rows(X, Bernoulli(), X.dtype)
-        found = block_rows_of(X, unit=Bernoulli())
-    assert_allclose(found.means, expected.means, rtol=1e-12)
-    assert found.has_fractions and expected.has_fractions
-    learnt = np.concatenate([found.batch(batch)[0] for batch in epoch(found, make_rng(0, X))])
-    assert_array_equal(np.sort(learnt, axis=0), np.sort(X.clip(0, 1), axis=0))
 
 
 @pytest.mark.parametrize("n_later", [90, 120])

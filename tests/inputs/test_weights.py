@@ -57,12 +57,6 @@ def test_equal_rows_are_merged(make, dtype):
     assert_merged(distinct_rows([make(X)], weights), X, weights)
 
 
-@kinds
-def test_rows_are_equal_if_they_are_in_all_arrays(make):
-    X, Y = data(n_columns=3), data(n_columns=2, seed=1)
-    assert_merged(distinct_rows([make(X), Y]), np.hstack([X, Y]))
-
-
 def test_missing_values_are_equal_to_each_other():
     X = data(n_columns=4)
     X[np.random.default_rng(0).random(X.shape) < 0.4] = np.nan
@@ -149,14 +143,6 @@ def test_distinct_rows_have_the_weights_of_their_copies(given):
         assert_array_equal(rows.epoch(positions, None), expected)
 
 
-def test_weights_of_one_are_none():
-    rows = DistinctRows([np.arange(20.0)[:, None]])
-    assert rows.weights is None and rows.total == 20
-    assert not (np.diff(rows.index) > 0).all()  # the order is random
-    positions = np.array([3, 8])
-    assert rows.epoch(positions, None) is positions
-
-
 @weights_of_rows
 def test_rows_are_drawn_by_their_weights(given):
     """At the level of 1e-6 with one seed."""
@@ -181,13 +167,6 @@ def test_no_row_is_on_both_sides_of_a_split(given, fraction):
         assert 0 <= excess < rows.weights_of(validation[-1:])[0]
     some = np.array([1, 4, 7, 8, 11])
     assert_array_equal(np.sort(np.concatenate(rows.split(0.5, rng, some))), some)
-
-
-def test_validation_rows_are_drawn_at_random():
-    """Each of 5 rows of one weight is, in one of 5 splits; at the level of 1e-6 with one seed."""
-    rows, rng = DistinctRows([np.arange(5.0)[:, None]]), make_rng(0, np.ones(1))
-    chosen = [rows.split(0.2, rng)[1][0] for _ in range(2000)]
-    assert stats.chisquare(np.bincount(chosen, minlength=5)).pvalue > LEVEL
 
 
 @pytest.mark.parametrize(
