@@ -98,9 +98,9 @@ class StepLength:
         # Without a cap for bits nothing would limit steps where nearly all columns are constant.
         return cls(column * n_columns, _CAP_OF_SOLUTIONS * scale if scale < math.inf else 1.0)
 
-    def limited(self, divergence=math.inf, cap=math.inf):
-        """Return the rule with limits that are no larger than these."""
-        return replace(self, divergence=min(self.divergence, divergence), cap=min(self.cap, cap))
+    def limited(self, cap):
+        """Return the rule with a cap that is no larger than this."""
+        return replace(self, cap=min(self.cap, cap))
 
     def init(self):
         """Return the state before the first step."""

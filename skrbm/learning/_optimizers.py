@@ -203,7 +203,7 @@ class Penalised(Optimizer):
         return 0.0 if self.makes_zeros else self.alpha
 
     def step_length(self, rule, n_columns):
-        return rule.limited(cap=self._longest_step(n_columns))
+        return rule.limited(self._longest_step(n_columns))
 
     def _longest_step(self, n_columns):
         """Return the rate above which the penalty hinders learning; inf if there is none.

@@ -256,19 +256,3 @@ def test_gaussian_units_may_be_held_in_strong_couplings():
     assert_allclose(
         solution.state.means[1], [Exact(machine, observed=x).mean(1) for x in X], atol=1e-10
     )
-
-
-def test_careful_reactions_leave_a_positive_definite_matrix():
-    """Where J is too strong for the units' own precisions, the reactions of TAP suffice."""
-    machine = random_machine(("bernoulli", "bernoulli"), (60, 40), 0, 0.8)
-    state = METHOD.state_at(machine, np.full((1, 60), 0.5))
-    state = state._replace(
-        variances=tuple(np.full_like(c, 0.25) for c in state.variances),
-        precisions=tuple(np.zeros_like(A) for A in state.precisions),
-    )
-    J, own = all_weights(machine), np.full(100, 4.0)
-    assert np.linalg.eigvalsh(np.diag(own) - J)[0] < 0
-    found = _gaussian(machine, state)
-    assert found.rejected.all() and (found.factor == 1).all()
-    precisions = 1 / joined(found.cavity_variances)
-    assert np.linalg.eigvalsh(np.diag(precisions) - J)[0] > 0

@@ -21,10 +21,8 @@ from skrbm.evaluation import log_partition
 from skrbm.inference import (
     Gibbs,
     Ladder,
-    LogPartition,
     Replicas,
     Tempering,
-    _ladder,
     bennett,
     clamped,
     collected,
@@ -35,7 +33,7 @@ from skrbm.inference import (
     sample,
     tempered_mean,
 )
-from skrbm.machine import Machine, free_energy, uncoupled
+from skrbm.machine import Machine, free_energy
 from skrbm.units import Bernoulli, Categorical, Theta
 
 KINDS = [("bernoulli", "bernoulli"), ("gaussian", "bernoulli"), "categorical"]
@@ -144,21 +142,6 @@ def test_proposals_of_samples_leave_the_distribution_invariant(kinds):
     ladder.move(0, N, rng)  # without a rung below
     for machine, X in ((second, rows), (second, ladder.samples[1]), (first, samples)):
         assert_joint_distribution(Exact(machine), Gibbs().state_at(machine, X, rng).layers)
-
-
-@pytest.mark.parametrize("size, n", [(10, 3), (10, 10), (10, 40), (3, 2)])
-def test_each_sample_of_a_rung_is_moved_now_and_then(size, n):
-    """One of four parts is drawn less than half as often as another with a probability of 1e-11."""
-    machine = random_machine(("gaussian", "bernoulli"), (2, 2), 0)
-    ladder, rng = Ladder((machine,), (np.zeros((size, 2)),)), rng_of(machine)
-    counts = np.zeros(size)
-    for _ in range(1000):
-        before = ladder.samples[0].copy()
-        ladder.move(0, n, rng)
-        now = (ladder.samples[0] != before).any(axis=1)
-        assert 1 <= now.sum() <= min(size, n)
-        counts += now
-    assert counts.min() > 0.5 * counts.max()  # each as often, on average
 
 
 @pytest.mark.law
@@ -339,33 +322,6 @@ def test_neighbours_that_are_far_apart_get_rungs_between_them(seed, of_chains):
     assert len(ladder_of(machine, rng_of(machine), n_samples=4, max_rungs=3)) == 3
 
 
-def test_a_machine_near_independent_units_has_two_rungs():
-    """And not those from units that know no data to the fields of its visible units."""
-    generator = np.random.default_rng(0)
-    thetas = (Theta(3 * generator.normal(size=100)), Theta(np.zeros(20)))
-    W = 0.01 * generator.normal(size=(20, 100))
-    machine = Machine((Bernoulli(), Bernoulli()), thetas, (W,))
-    for seed in range(3):
-        assert len(ladder_of(machine, rng_of(machine, seed), n_sweeps=1)) == 2
-
-
-@pytest.mark.law
-def test_samples_of_a_ladder_have_the_distribution_of_each_rung(monkeypatch):
-    monkeypatch.setattr(_ladder, "_MOST_CHAINS", 4000)  # samples that are independent
-    machine = two_modes()
-    ladder = ladder_of(machine, rng_of(machine), n_samples=4000)
-    for rung, rows in zip(ladder.machines, ladder.samples, strict=True):
-        n_on, p = rows.sum(axis=1).astype(int), np.exp(-free_energy(rung, all_rows(8)))
-        sums = np.bincount(all_rows(8).sum(axis=1).astype(int), p / p.sum(), 9)
-        counts, expected = np.bincount(n_on, minlength=9), 4000 * sums
-        many = expected > 5
-        counts = np.append(counts[many], counts[~many].sum())
-        expected = np.append(expected[many], expected[~many].sum() + 1e-9)
-        keep = expected > 1
-        scale = counts[keep].sum() / expected[keep].sum()
-        assert stats.chisquare(counts[keep], scale * expected[keep]).pvalue > LEVEL
-
-
 def test_many_samples_of_a_ladder_are_chains_at_several_times():
     """As if the times of a chain told nothing new, shares are off by 5 deviations: 1e-6."""
     machine = two_modes()
@@ -481,34 +437,3 @@ def test_dtype_of_an_estimators_machine_is_kept():
     state, _ = Tempering(ladder).step(machine, state, rng_of(machine))
     for rows in (*ladder.samples, *state.layers, *state.below):
         assert rows.dtype == np.float32
-
-
-@pytest.mark.parametrize(
-    "log_z, std, is_taken",
-    [(-12.0, 9.0, False), (-0.7, 0.1, False), (-0.7, 0.3, True), (-1.5, 9.0, True), (1.0, 0, True)],
-)
-def test_units_from_which_log_z_is_too_small_are_not_taken(log_z, std, is_taken):
-    """Else those with the most rungs are; a machine near independent units is none here.
-
-    0.7 nats are a mode of two, which an error of 0.1 does not explain.
-    """
-    machines, rows = two_modes(), np.zeros((4, 6))
-    few, many = (machines,) * 3, (machines,) * 5
-    trials = [(few, rows, LogPartition(0.0, 0.1)), (many, rows, LogPartition(log_z, std))]
-    assert _ladder._chosen(trials)[0] is (many if is_taken else few)
-
-
-@pytest.mark.parametrize("share, enough", [(0.0, True), (0.1, False), (1.0, False)])
-def test_two_rungs_are_enough_if_they_reach_the_samples_of_others(share, enough):
-    """A share of the others' samples is in a mode that the independent units do not propose.
-
-    Both estimates of log Z are the same, as a tenth more is less than their errors.
-    """
-    machine, n = two_modes(), 100
-    ones, both = np.ones((n, 8)), np.ones((n, 8))
-    both[: round(share * n)] = 0.0
-    base = uncoupled(machine, Theta(np.full(8, 9.0)))
-    few, many = (base, machine), (base, machine, machine)
-    log_z = LogPartition(0.0, 0.1)
-    trials = [(few, (ones, ones), log_z), (many, (ones, both, both), log_z)]
-    assert _ladder._chosen(trials)[0] is (few if enough else many)

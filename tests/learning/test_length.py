@@ -48,11 +48,6 @@ def moved(machine, length, seed=1):
     return NATURAL.machine(machine, parameters)
 
 
-def law(machine):
-    """p(v) of all rows."""
-    return np.exp(-free_energy(machine, ROWS) - Exact(machine).log_z)
-
-
 def divergence(machine, other):
     """KL(machine || other) of visible rows."""
     log_p, log_q = (log_softmax(-own_free_energy(one, ROWS)) for one in (machine, other))
@@ -93,8 +88,7 @@ def test_lengths_have_limits():
     assert after.rate == pytest.approx(0.2) and after.n_steps == 101  # sqrt(2 * 0.02)
     assert part == pytest.approx(0.2 / 5)
     assert rule.rejected(state) == (0.05, 1.0, 101)
-    assert rule.limited(0.01, 0.7) == StepLength(0.01, 0.5)
-    assert rule.limited(1.0, 0.1) == StepLength(0.02, 0.1)
+    assert rule.limited(0.7) == rule and rule.limited(0.1) == StepLength(0.02, 0.1)
     for options in ({"divergence": 0.0}, {"divergence": 1.0, "cap": 0.0}):
         with pytest.raises(ValueError, match="must be"):
             StepLength(**options)
