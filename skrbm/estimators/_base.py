@@ -205,18 +205,18 @@ class BaseRBM(DensityModel):
     @keeps_features
     @one_blas_thread
     def fit(self, X, y=None, sample_weight=None):
-        """Fit the machine to data.
+        """Fit the model to data.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Values of the visible units. NaN in a dense X is a missing value
-            (:ref:`missing_values`).
-            Files, datasets and batches are read in blocks (:ref:`large_data`).
+            (:ref:`missing_values`). Files, datasets and batches are read in blocks
+            (:ref:`large_data`).
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
-            How many rows each row stands for: a weight of 2 does exactly what the row twice does.
-            Weights that are not whole numbers are met on average over the epochs.
+            A row of weight 2 has the same expected gradient as two equal rows. Fractional weights
+            are scaled to a mean of 1, and hold on average over the epochs.
 
         Returns
         -------
@@ -225,9 +225,8 @@ class BaseRBM(DensityModel):
         Raises
         ------
         DivergenceError
-            If parameters stop being finite, or the distribution has no integral any more. As after
-            an interruption by Ctrl-C, the estimator then keeps the parameters of the last complete
-            epoch.
+            If parameters are not finite, or the distribution cannot be normalized. The estimator
+            keeps the parameters of the last complete epoch, as after Ctrl-C.
         """
         progress, resumes = prepare_fit(self)
         given, X = X, self._data_to_learn(X, resumes, sample_weight)
@@ -423,23 +422,22 @@ class BaseRBM(DensityModel):
 
     @classmethod
     def from_parameters(cls, components, intercept_hidden=None, intercept_visible=None, **params):
-        """Build a fitted machine from arrays.
+        """Create a fitted estimator from arrays.
 
         Parameters
         ----------
         components : array-like of shape (n_components, n_features), or fitted estimator
-            Weights; or a machine of which all arrays are taken, such as a fitted
+            Weights; or a fitted estimator whose arrays are copied, such as a
             :class:`sklearn.neural_network.BernoulliRBM`.
         intercept_hidden : array-like of shape (n_components,), default=None
             Biases of the hidden units; default: zeros.
         intercept_visible : array-like of shape (n_features,), default=None
             Biases of the visible units; default: zeros.
         **params
-            Parameters of the estimator other than ``n_components``. Where its units have more
-            parameters than a bias, also the arrays ``precision_visible``, ``spike_visible``,
-            ``precision_hidden`` and ``spike_hidden``; default: those of units that know no
-            data. Bounds that are not given are those of a fitted machine with the same kind of
-            units, else [-1, 1] or, with a point mass, [0, 1].
+            Parameters of the estimator other than ``n_components``; and, of units that have them,
+            the arrays ``precision_visible``, ``spike_visible``, ``precision_hidden`` and
+            ``spike_hidden``. Bounds are by default those of the fitted estimator if it has the same
+            kind of units, otherwise [-1, 1] or, with a point mass, [0, 1].
 
         Returns
         -------
@@ -467,17 +465,16 @@ class BaseRBM(DensityModel):
     def tap_log_likelihood(self, X, starts=None):
         """Compute the TAP log-likelihood of each sample (Eq. 39 of Tramel et al. 2018).
 
-        log p(v) ≈ -F(v) + mean of the free energies of the unique solutions found from ``starts``,
-        by the estimator's own ``inference``, whatever the size of the layers. Solutions that no
-        start leads to do not count: where the machine has grown modes away from the data the result
-        is too large, at times by tens of nats. :meth:`score_samples` is the estimate to compare
-        machines by.
+        log p(v) ≈ -F(v) + mean of the free energies of the distinct solutions of ``inference``
+        that are reached from ``starts``. Other solutions do not count: if the model has modes away
+        from the data, the result is too large, sometimes by tens of nats. Use
+        :meth:`score_samples` to compare models.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         starts : array-like of shape (n_starts, n_features), default=None
-            Visible values from which solutions are looked for; default: those kept from fit.
+            Visible values at which iterations start; default: those kept from ``fit``.
 
         Returns
         -------
@@ -487,8 +484,7 @@ class BaseRBM(DensityModel):
         Warns
         -----
         LikelihoodWarning
-            If it is more than 0.1 nats too large by the exact log Z, where a layer is so small that
-            it can be summed.
+            If it is more than 0.1 nats too large, where a layer is small enough for an exact log Z.
         """
         free_energy, method = self.free_energy(X), self._own_fixed_point()
         if starts is None:
@@ -497,30 +493,30 @@ class BaseRBM(DensityModel):
 
     @available_if(_learns_by_fixed_points)
     def solutions(self, X=None, *, unique_tol=1e-2):
-        """Find the distinct solutions of the mean-field equations: the modes of the machine.
+        """Find the distinct solutions of the mean-field equations, the modes of the model.
 
-        Each row is followed to convergence by the estimator's own ``inference``, in float64, and
-        the ends that are one solution are brought together (Sec. VII.3 of Tramel et al. 2018).
+        The equations of ``inference`` are iterated to convergence from each row, in float64, and
+        equal solutions are merged (Sec. VII.3 of Tramel et al. 2018).
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Visible values to start at, such as rows of data; default: those kept from fit.
+            Visible values at which iterations start, such as rows of data; default: those kept
+            from ``fit``.
         unique_tol : float, default=1e-2
-            Two solutions are one if no visible mean differs by this much or more, or if a chain of
-            such pairs links them, so that their number does not depend on the order of the rows.
+            Solutions are merged if all visible means differ by less, or if a chain of such pairs
+            links them.
 
         Returns
         -------
         solutions : Solutions
-            Means, variances and free energies, the lowest first; how many rows each attracts, and
-            which; the numbers of solutions at other tolerances; estimates of log Z. See
-            :class:`skrbm.evaluation.Solutions`.
+            Means, variances and free energies, sorted by free energy; how many rows each attracts,
+            and which (:class:`skrbm.evaluation.Solutions`).
 
         Warns
         -----
         ConvergenceWarning
-            If no row converges. The states where they ended are then returned.
+            If no row converges. The last states are then returned.
         """
         check_is_fitted(self)
         if X is not None and not takes_table(self):  # else evaluation does it

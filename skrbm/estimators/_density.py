@@ -85,13 +85,13 @@ class DensityModel(
 
     @property
     def machine_(self):
-        """The fitted parameters as a machine, which shares their memory."""
+        """The fitted parameters as a :class:`~skrbm.machine.Machine`, without copies."""
         check_is_fitted(self, "components_")
         return self._layout.machine(self)
 
     @property
     def density_(self):
-        """The fitted machine as a :class:`~skrbm.evaluation.Density`."""
+        """The fitted model as a :class:`~skrbm.evaluation.Density`."""
         machine = in_double(self.machine_)
         starts, ladder = cast(self.starts_, machine.dtype), getattr(self, "ladder_", None)
         encode = self._encode if takes_table(self) else None
@@ -162,12 +162,12 @@ class DensityModel(
     def predict(self, X):
         """Return the most probable visible configuration given E[h | v = X].
 
-        In a deep machine h is the first hidden layer, which the visible one depends on.
+        In a deep model h is the first hidden layer.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Dense, as the result is: for a large sparse X, predict blocks of its rows.
+            Dense, as the result is dense; for a large sparse X, pass blocks of rows.
 
         Returns
         -------
@@ -184,7 +184,7 @@ class DensityModel(
     def free_energy(self, X):
         """Compute the free energy F(v) = -log sum_h exp(-E(v, h)).
 
-        In a deep machine it is an estimate by ``inference``.
+        In a deep model it is estimated by ``inference``.
 
         Parameters
         ----------
@@ -211,17 +211,15 @@ class DensityModel(
         return self._by_blocks(of_rows, X, density.machine.dtype)
 
     def score_samples(self, X):
-        """Compute the log-likelihood of each sample, or a lower bound of it in a deep machine.
+        """Compute the log-likelihood of each sample, or a lower bound of it in a deep model.
 
-        Of a sample with NaN it is that of what is observed (:ref:`missing_values`).
-        It depends on the parameters and the sample alone: log Z is computed on first use,
-        exactly if one layer (in a deep machine: every other layer) has at most 20 units, or some
-        more where these are summed over in half a second; otherwise by sequential Monte Carlo to a
-        standard error of 0.1 nats (:class:`skrbm.evaluation.SMC`), with a seed and starts of
-        ``fit``, or by :class:`skrbm.inference.Tempering` after a fit with ``start="tempered"``.
-        Given a sample, the hidden layers of a deep machine are summed exactly if every other one of
-        them has at most about 10 units in all; elsewhere naive mean field bounds their part from
-        below, or in rows with NaN annealing estimates it.
+        Samples with NaN are scored by their observed values (:ref:`missing_values`). log Z is
+        computed on first use: exactly if one layer (in a deep model: the even or the odd layers)
+        has at most 20 units, otherwise by sequential Monte Carlo to a standard error of 0.1 nats
+        (:class:`skrbm.evaluation.SMC`), or by :class:`skrbm.inference.Tempering` after a fit with
+        ``start="tempered"``. Its seed is drawn in ``fit``, so that repeated calls agree.
+        In a deep model with more than about 10 units in every other hidden layer, naive mean field
+        bounds the sum over the hidden layers from below; for rows with NaN it is annealed.
 
         Parameters
         ----------
@@ -235,14 +233,12 @@ class DensityModel(
         Warns
         -----
         LikelihoodWarning
-            If the standard error of log Z is larger than 0.1; if one solution of naive mean field,
-            which is a lower bound, or of the equations of ``inference`` stands for a log Z that is
-            larger by more than a nat; if chains from ``starts_`` back to independent units (reverse
-            annealing) give one larger by more than a nat and four standard errors, which none of
-            400 machines with good estimates had; or if two neighbours on the ladder of a fit accept
-            less than 10 % of their exchanges. The score is then in doubt, and mostly too good. Also
-            if the mean log Z of all solutions of ``inference`` is smaller by more than a nat: then
-            ``tap_log_likelihood`` is too good. All chains and starts may miss a mode, unnoticed.
+            If the standard error of log Z is larger than 0.1 nats; if a lower bound by naive mean
+            field, a solution of ``inference`` or reverse annealing from ``starts_`` indicates a
+            log Z that is larger by more than a nat; or if neighbours on a ladder accept less than
+            10 % of their exchanges. The score is then probably too large.
+            Also if ``tap_log_likelihood`` is too large by more than a nat. A mode that all chains
+            and starts miss is not noticed.
         """
         return self._scored(X)
 
@@ -283,16 +279,16 @@ class DensityModel(
     def log_partition(self, method="auto", return_std=False):
         """Compute or estimate the log-partition function.
 
-        The value is kept, for the same parameters, as long as the process runs.
+        The value is cached.
 
         Parameters
         ----------
         method : str or object, default="auto"
-            "exact" (one layer of at most 20 units, or a few more), "smc", "ais", "tempering", or
-            equations: "tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp", "bethe"; or
-            an object such as ``AIS(n_chains=500)``: see :func:`skrbm.evaluation.log_partition`.
-            "auto" is "exact" where that is possible, and elsewhere "tempering" after a fit with
-            ``start="tempered"``, else "smc".
+            "exact" (one layer of at most 20 units, or a few more), "smc", "ais", "tempering"; the
+            fixed points "tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp" and
+            "bethe"; or an object such as ``AIS(n_chains=500)``
+            (:func:`skrbm.evaluation.log_partition`). "auto" is "exact" if possible, otherwise
+            "tempering" after a fit with ``start="tempered"``, and "smc" after others.
         return_std : bool, default=False
             Whether to return the standard error too.
 
@@ -301,13 +297,13 @@ class DensityModel(
         log_z : float
             In nats.
         std : float
-            Only if ``return_std``: 0 where exact, NaN where it is not known.
+            Only if ``return_std``: 0 if exact, NaN if unknown.
 
         Warns
         -----
         LikelihoodWarning
-            If SMC did not reach its standard error, 0.1 by default (others have none to reach);
-            or if two neighbours on a ladder accept less than 10 % of their exchanges.
+            If SMC does not reach its standard error (0.1 by default), or if neighbours on a ladder
+            accept less than 10 % of their exchanges.
         """
         result = checked_log_partition(self, method)
         return (result.value, result.std) if return_std else result.value
@@ -316,7 +312,7 @@ class DensityModel(
     def sample(
         self, n_samples=1, *, n_steps=100, init=None, given=None, method="auto", random_state=None
     ):
-        """Draw visible configurations, by a Markov chain for each.
+        """Draw samples of the visible units, each from its own Markov chain.
 
         Parameters
         ----------
@@ -324,26 +320,26 @@ class DensityModel(
         n_steps : int, default=100
             Sweeps of each chain.
         init : array-like of shape (n_samples, n_features), default=None
-            Where the chains start; default: random rows of ``starts_``, which were kept in fit.
+            Where the chains start; default: random rows of ``starts_``.
         given : array-like of shape (n_given, n_features), default=None
-            Observed values, with NaN for what is drawn given them; ``n_samples`` does not count.
-            Files, datasets and batches are drawn block by block (:ref:`large_data`).
+            Observed values, with NaN for values that are drawn given them; ``n_samples`` is
+            ignored. Files, datasets and batches are processed in blocks (:ref:`large_data`).
         method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
             Block Gibbs sampling, or tempering along the ladder of a fit with
-            ``start="tempered"``, or else along one that is built by annealing and kept (see
-            :class:`skrbm.inference.Tempering`). "auto" is "tempering" after such a fit, and where
-            chains of a machine with at most 32,768 weights do not mix; it is checked once.
+            ``start="tempered"``, or along one that is built by annealing and cached
+            (:class:`skrbm.inference.Tempering`). "auto" is "tempering" after such a fit, and for
+            models with at most 32,768 weights whose chains do not mix, which is checked once.
         random_state : int, RandomState instance or None, default=None
 
         Returns
         -------
         V : array or DataFrame of shape (n_samples, n_features), or of the shape of ``given``
-            Observed entries of ``given`` are as the units take them.
+            Observed values of ``given`` are clipped to the range of the units.
 
         Warns
         -----
         ConvergenceWarning
-            If chains of a larger machine do not mix.
+            If chains of a larger model do not mix.
         """
         machine = self.machine_
         check_count("n_samples", n_samples, 1)
@@ -368,28 +364,28 @@ class DensityModel(
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
-            NaN, in tables also None or NA, marks what is missing. Files, datasets and batches are
-            filled in block by block (:ref:`large_data`).
+            Missing values are NaN, in tables also None or NA. Files, datasets and batches are
+            processed in blocks (:ref:`large_data`).
         n_draws : int, default=None
-            None fills in means, or in columns of categories and of other labels the most probable
-            value. A number fills in draws and returns so many tables (multiple imputation).
+            By default missing values are replaced by their means, or by the most probable value in
+            columns of categories and other labels. A number returns as many tables with draws
+            (multiple imputation).
         n_steps : int, default=None
-            Sweeps of the chain of each row, of which the later half is averaged, default 200; or
-            where ``inference`` is a fixed point largest number of sweeps of its equations for each
-            row, default 1000. Most converge much sooner.
+            Sweeps of the chain of each row, by default 200, of which the second half is averaged;
+            if ``inference`` is a fixed point, the largest number of its sweeps, by default 1000.
         method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
-            Of chains, as in :meth:`sample`. "auto" solves the equations of a fixed point, and
-            without these sums over the hidden or the missing units of a row where they are so few
-            that this takes no longer than its chain. Draws are always made by chains.
+            Kind of chains, as in :meth:`sample`. "auto" solves the equations of a fixed point;
+            otherwise it sums exactly over the hidden or the missing units of a row if that takes no
+            longer than its chain. Draws are always made by chains.
         random_state : int, RandomState instance or None, default=None
-            Of the chains.
+            Determines the chains.
 
         Returns
         -------
         X : array or DataFrame of shape (n_samples, n_features), or list of ``n_draws`` of them
-            Observed entries as the units take them (those of binary units clipped to [0, 1]). A
-            DataFrame has the dtypes of the X of ``fit``, and means of whole numbers are rounded to
-            them; those of skewed columns of tables are near the median.
+            Observed values are clipped to the range of the units. A DataFrame has the dtypes of
+            the X of ``fit``, with means of whole numbers rounded; means of skewed columns of
+            tables are near the median.
         """
         if n_draws is not None:
             check_count("n_draws", n_draws, 1)
@@ -402,7 +398,7 @@ class DensityModel(
 
     @_unless_absent
     def gibbs(self, v, random_state=None):
-        """Draw new visible values by one sweep of block Gibbs sampling.
+        """Draw visible values by one sweep of block Gibbs sampling.
 
         Parameters
         ----------
@@ -436,10 +432,10 @@ class DensityModel(
     ):
         """Compute the posterior means of visible values that were observed with noise.
 
-        The machine is the prior, and what is observed adds a field and a precision to each visible
-        unit (Sec. VII.4 of Tramel et al. 2018). The equations of ``inference`` are solved with
-        them, from the pointwise estimate: the posterior means of independent units. Where
-        ``inference`` samples, Gibbs chains start at Y.
+        The model is the prior, and each observation adds a field and a precision to its visible
+        unit (Sec. VII.4 of Tramel et al. 2018). The equations of ``inference`` are solved from the
+        pointwise estimate, the posterior means of independent units. If ``inference`` samples,
+        Gibbs chains start at Y.
 
         Read more in the :ref:`User Guide <denoising>`.
 
@@ -451,18 +447,17 @@ class DensityModel(
             For binary visible units: probability with which each bit was flipped. With 0 the
             result is Y.
         noise_variance : float >= 0, default=None
-            For real visible units: variance of the normal noise that was added to each value, and
-            that may have taken it out of their bounds. With 0 the result is Y.
+            For real visible units: variance of the normal noise that was added to each value. With
+            0 the result is Y.
         prior_mean : array-like of shape (n_features,), default=None
-            For binary visible units: means of the independent units of the pointwise estimate;
-            default: ``visible_means_``, or without them those of the machine without couplings.
-            Real units start as independent units.
+            For binary visible units: means of the independent units of the pointwise estimate, by
+            default ``visible_means_``.
         n_starts : int, default=1
-            Number of solutions for each row, whose posteriors are averaged. The first starts at
-            the pointwise estimate, the others at draws from the independent units.
+            Number of solutions for each row, which are averaged. The first starts at the pointwise
+            estimate, the others at draws from the independent units.
         n_steps : int, default=None
-            Largest number of sweeps of the equations for each row, default 300 or that of
-            ``inference`` if it is larger; of chains, of which the later half is averaged, 200.
+            Largest number of sweeps of the equations, by default 300 or that of ``inference`` if it
+            is larger; or sweeps of chains, by default 200, of which the second half is averaged.
         return_std : bool, default=False
             Whether to return standard deviations too.
         random_state : int, RandomState instance or None, default=None
@@ -478,8 +473,8 @@ class DensityModel(
         Raises
         ------
         ValueError
-            If not one of the two is given, or not the one for the kind of visible units, or if Y
-            has bits other than 0 and 1.
+            Unless exactly one noise model is given, which fits the visible units, and if bits of Y
+            are not 0 or 1.
         """
         return denoised(
             self,

@@ -14,28 +14,27 @@ _SHARED = {
     "visible": """\
     visible : {"bernoulli", "spin", "binomial", "gaussian", "relu", "double_relu", \
             "truncated_gaussian", "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
-        Units of the columns of X: 0 or 1; -1 or 1; whole numbers from 0 to n; real numbers; those
-        from 0 on; with parameters of their own on each side of 0; on an interval; on an interval
-        with a point mass at 0 (:ref:`units`). An object sets parameters, as in
-        ``TruncatedGaussian(-3, 3)`` or ``Binomial(5)``; bounds that are left out are those of the
-        data. ``Categorical(sizes)`` is for categories, ``Poisson()`` for counts.
+        Units of the columns of X: 0 or 1 (values between are probabilities); -1 or 1; integers
+        from 0 to n; real numbers; non-negative; with a slope on each side of 0; on an interval;
+        on an interval with a point mass at 0 (:ref:`units`). Objects set parameters, such as
+        ``TruncatedGaussian(-3, 3)`` or ``Binomial(5)``; bounds are by default those of the data.
+        ``Categorical(sizes)`` is for categories, ``Poisson()`` for counts.
 """,
     "hidden": """\
     hidden : str or Unit, default="bernoulli"
-        Hidden units, by a name or an object as for ``visible``. Bounds that are left out are
-        [-1, 1], or [0, 1] with a point mass.
+        Hidden units, by name or as an object, as for ``visible``. Bounds are by default [-1, 1], or
+        [0, 1] with a point mass.
 """,
     "optimizer": """\
     optimizer : {"sgd", "natural", "adam"} or object, default="sgd"
         Gradient ascent, natural gradient ascent or Adam; or an object that sets the momentum, the
-        penalty on the weights, the schedule of the learning rate and more, such as
+        penalty on the weights and the schedule of the learning rate, such as
         ``SGD(momentum=0.5, alpha=0.01)`` (:class:`~skrbm.learning.SGD`).
 """,
     "learning_rate": """\
     learning_rate : float or "auto", default=%s
-        Step of the gradient ascent on the mean log-likelihood. "auto" finds it during training: a
-        step changes the distribution by a limited Kullback-Leibler divergence
-        (:class:`~skrbm.learning.StepLength`).
+        Step length of the gradient ascent. With "auto" each step changes the distribution by a
+        limited Kullback-Leibler divergence (:class:`~skrbm.learning.StepLength`).
 """,
     "batch_size": """\
     batch_size : int, default=%s
@@ -43,7 +42,7 @@ _SHARED = {
 """,
     "n_iter": """\
     n_iter : int, default=%s
-        Epochs: passes over the data.
+        Number of epochs.
 """,
     "early_stopping": """\
     early_stopping : bool or EarlyStopping, default=False
@@ -54,7 +53,7 @@ _SHARED = {
     "init": """\
     init : "random", fitted estimator or (components, intercept_hidden, intercept_visible), \
             default="random"
-        Where training starts. "random" draws small weights and sets visible biases by the data.
+        Initial parameters. "random" draws small weights, and fits visible biases to the data.
 """,
     "warm_start": """\
     warm_start : bool, default=False

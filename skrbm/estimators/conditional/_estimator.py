@@ -250,7 +250,7 @@ class ConditionalRBM(
         y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,)
             Binary outputs, NaN where one is not known and so latent; or one label.
         sample_weight : array-like of shape (n_samples,), default=None
-            How many rows each row stands for: a weight of 2 does exactly what the row twice does.
+            A row of weight 2 has the same expected gradient as two equal rows.
             Weights that are not whole numbers are met on average over the epochs.
 
         Returns
