@@ -143,8 +143,9 @@ def arrays(value):
 
 
 def is_seeded(estimator, kwargs):
-    holders = [vars(estimator), vars(getattr(estimator, "estimator", None) or estimator), kwargs]
-    return all(isinstance(found.get("random_state", 0), int) for found in holders)
+    owners = estimator, getattr(estimator, "estimator", None)
+    seeds = [getattr(owner, "random_state", 0) for owner in owners]
+    return all(isinstance(seed, int) for seed in (*seeds, kwargs.get("random_state", 0)))
 
 
 def same(one, other):
