@@ -14,7 +14,7 @@ class BernoulliRBM(BaseRBM):
 
     Binary visible and binary hidden units,
     p(v, h) ∝ exp(h' W v + b' v + c' h), with W = ``components_``, b = ``intercept_visible_`` and
-    c = ``intercept_hidden_``. With default arguments it takes the place of
+    c = ``intercept_hidden_``. It can replace
     :class:`sklearn.neural_network.BernoulliRBM`.
 
     Read more in the :ref:`User Guide <bernoulli_rbm>`.
@@ -44,13 +44,13 @@ class BernoulliRBM(BaseRBM):
     h_samples_ : array of shape (n_chains, n_components)
         Hidden units of the chains.
     units_ : tuple of Unit
-        Kinds of the visible and the hidden units.
+        The visible and the hidden units.
     visible_means_ : array of shape (n_features,)
         Means of the training data; absent after ``from_parameters``.
     starts_ : array of shape (n_chains, n_features)
         Visible units of the chains, where :meth:`sample` starts.
     n_iter_ : int
-        Epochs so far.
+        Number of epochs.
     history_ : dict of list
         For each epoch: ``epoch``, ``learning_rate``, ``time`` (s), ``log_likelihood`` (nats per
         sample, of at most 1000 training rows) and ``log_likelihood_std``, the standard error of

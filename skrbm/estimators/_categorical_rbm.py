@@ -20,7 +20,7 @@ from ._shared import N_ITER_OR_AUTO, shares_parameters
 
 @shares_parameters
 class CategoricalRBM(BaseRBM):
-    """Restricted Boltzmann machine of sites that each have one of several values.
+    """Restricted Boltzmann machine for categorical columns.
 
     X is a table of categories: integer codes, strings, objects or columns of a DataFrame. With
     v_i the value of site i,
@@ -41,19 +41,19 @@ class CategoricalRBM(BaseRBM):
     categories : "auto" or list of array-like, default="auto"
         The values of each site. "auto" are those of the data, sorted; of a pandas Categorical or a
         polars Enum, those that its dtype declares. ``partial_fit`` takes them from its first rows.
-        Where a code -1 marks what is missing, give the others, such as ``[range(21)] * n_sites``:
-        "auto" takes -1 as a value.
+        If a code of -1 marks missing values, pass the other codes, such as
+        ``[range(21)] * n_sites``; with "auto" -1 is a value.
     handle_unknown : {"warn", "ignore", "error"}, default="warn"
-        What other values are: missing, with a warning or without, or an error.
+        Treatment of other values: missing with a warning, missing, or an error.
     {hidden}
     inference : {"gibbs", "pcd", "cd", "tempering", "naive_mean_field"} or object, default="gibbs"
-        How the machine's moments are found, as of :class:`RBM`, with the same restart where chains
-        do not mix. Methods that need variances of single columns do not apply.
+        How the moments of the model are estimated, as in :class:`RBM`, with the same restart if
+        chains do not mix. Methods that need variances of single columns are not available.
     {optimizer}
     {learning_rate = "auto"}
     {batch_size = 100}
     n_iter : int or "auto", default="auto"
-        Epochs: passes over the data. "auto" is 40, or as many as make 1000 steps if these are
+        Number of epochs. "auto" is 40, or as many as make 1000 steps if these are
         more.
     {early_stopping}
     {warm_start}
@@ -70,30 +70,30 @@ class CategoricalRBM(BaseRBM):
     intercept_visible_ : array of shape (n_sites, n_categories)
         Biases of the values; 0 after the last value of a site.
     precision_hidden_, spike_hidden_ : array of shape (n_components,)
-        Only of hidden units that have them, as of :class:`RBM`; ``absolute_hidden_`` and
+        Only of hidden units that have them, as in :class:`RBM`; ``absolute_hidden_`` and
         ``skew_hidden_`` too.
     categories_ : list of ndarray
         The values of each site.
     units_ : tuple of Unit
-        Kinds of the visible and the hidden units.
+        The visible and the hidden units.
     visible_means_ : array of shape (n_values,)
         Frequencies of all values of the first site, of the second and so on, in the training data;
         absent after ``from_parameters``.
     starts_ : array of shape (n_states, n_values)
-        Visible values of the chains of the last batch, or where its solutions were looked for: 1 in
-        the column of the value of each site, and 0 elsewhere.
+        Visible values of the chains, or of the starts of solutions, of the last batch: 1 in the
+        column of the value of each site, and 0 elsewhere.
     ladder_ : Ladder
-        Only of a fit by tempered chains, as of :class:`RBM`.
+        Only of a fit by tempered chains, as in :class:`RBM`.
     n_iter_ : int
-        Epochs so far.
+        Number of epochs.
     history_ : dict of list
-        For each pass, as of :class:`RBM`.
+        For each epoch, as in :class:`RBM`.
     {n_features_in_}
     {feature_names_in_}
 
     See Also
     --------
-    RBM : The same machine of columns that are encoded already, and of other kinds of units.
+    RBM : The same model of one-hot encoded columns, and of other kinds of units.
 
     Examples
     --------
@@ -207,14 +207,14 @@ class CategoricalRBM(BaseRBM):
         ----------
         components : array-like of shape (n_components, n_sites, n_categories), or fitted \
                 CategoricalRBM
-            Weights, of any gauge; or a machine of which all arrays and the categories are taken.
+            Weights, of any gauge; or a fitted estimator whose arrays and categories are copied.
         intercept_hidden : array-like of shape (n_components,), default=None
             Biases of the hidden units; default: zeros.
         intercept_visible : array-like of shape (n_sites, n_categories), default=None
             Biases of the values; default: zeros.
         **params
             Parameters of the estimator other than ``n_components``; ``categories="auto"`` are the
-            numbers 0, 1, and so on. Also ``precision_hidden`` and the like, as of :class:`RBM`.
+            numbers 0, 1, and so on. Also ``precision_hidden`` and the like, as in :class:`RBM`.
 
         Returns
         -------

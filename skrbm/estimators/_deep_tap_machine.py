@@ -49,9 +49,9 @@ class DeepTAPMachine(BaseRBM):
     {hidden}
     inference : {"tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp"} or object, \
             default="tap"
-        Equations whose fixed points are both phases: second or third order, or the first; or an
-        object such as ``TAP(max_iter=50, tol=1e-6, damping=0.5, start="chains")``. If ``start`` is
-        left out, the solutions of the model phase are looked for at the last rows of data.
+        Equations whose fixed points give both phases: TAP of second or third order, or naive mean
+        field; or an object such as ``TAP(max_iter=50, tol=1e-6, damping=0.5, start="chains")``.
+        By default iterations of the model phase start at the last rows of data.
     layer : int, default=-1
         Hidden layer that :meth:`transform` returns and :meth:`inverse_transform` takes, as an index
         into ``n_components``: 0 is the first, -1 the last.
@@ -81,13 +81,13 @@ class DeepTAPMachine(BaseRBM):
         The other parameters of the units of each layer, None where they have none; see
         :class:`TAPRBM`.
     units_ : tuple of Unit
-        Kind of the units of each layer, with the bounds that were taken from the data.
+        The units of each layer, with bounds taken from the data.
     visible_means_ : array of shape (n_features,)
         Means of the training data; absent after ``from_parameters``.
     starts_ : array of shape (n_starts, n_features)
         The last starts, from which :meth:`log_partition` and :meth:`sample` start too.
     n_iter_ : int
-        Epochs of joint training so far.
+        Number of epochs of joint training.
     history_ : dict of list
         For each epoch of the joint training: ``epoch``, ``learning_rate``, ``time`` (s),
         ``tap_log_likelihood`` (nats per sample, of at most 1000 rows, at the last batch's
@@ -101,7 +101,7 @@ class DeepTAPMachine(BaseRBM):
 
     See Also
     --------
-    TAPRBM : The machine with one hidden layer.
+    TAPRBM : The model with one hidden layer.
 
     Notes
     -----

@@ -20,15 +20,15 @@ from ._training import is_automatic, keeps_features, rate_of, seeds_of_fit, verb
 
 @shares_parameters
 class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Restricted Boltzmann machine of ratings, of which each row has a few: for recommendations.
+    """Restricted Boltzmann machine for ratings of items by users.
 
-    Rows are users and columns are items. A rating is the mean of all, plus an effect of the item,
-    plus an effect of the user, plus a deviation; a machine of Gaussian visible and binary hidden
-    units is learnt of the deviations. As in [1]_ each user has a machine of the rated items alone,
-    with weights that all users share: p(v, h) ∝ exp(sum_i (b_i v_i - λ v_i² / 2 + v_i W_i' h) + c'
-    h) with i over the items that the user has rated. Unlike other estimators, it takes an item
-    without a rating as absent and not as a latent variable, so that learning and prediction cost as
-    much as there are ratings.
+    Rows are users and columns are items. A rating is the sum of the overall mean, effects of the
+    item and of the user, and a deviation, which an RBM of Gaussian visible and binary hidden units
+    models. As in [1]_ each user has an RBM of the rated items only, with weights that all users
+    share: p(v, h) ∝ exp(sum_i (b_i v_i - λ v_i² / 2 + v_i W_i' h) + c'
+    h) with i over the items that the user has rated. Unlike in other
+    estimators, an item without a rating is absent and not a latent variable, so that the cost is
+    proportional to the number of ratings.
 
     Read more in the :ref:`User Guide <recommendations>`.
 
@@ -60,9 +60,9 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Mean of all ratings, effects of the ``columns``, ``scale`` of the deviations, in which they
         are measured, and the range of the ratings, ``least`` to ``most``.
     units_ : tuple of Unit
-        Kinds of the visible and the hidden units.
+        The visible and the hidden units.
     n_iter_ : int
-        Epochs.
+        Number of epochs.
     history_ : dict of list
         For each epoch: ``epoch``, ``learning_rate`` and ``time`` (s).
     {n_features_in_}

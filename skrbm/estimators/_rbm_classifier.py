@@ -78,12 +78,12 @@ class LabelledRBM(RBM):
 class RBMClassifier(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator
 ):
-    """Classification restricted Boltzmann machine: one density of features and labels.
+    """Classifier by a joint density of features and labels.
 
-    A machine with label units beside the features (Larochelle and Bengio 2008). One label is a site
-    of categories, several binary labels are a bit each. Given the features, probabilities of
-    labels are exact: hidden units are summed out in closed form. Rows without a label help to learn
-    the density; given a label, features can be drawn.
+    An RBM with label units next to the features (Larochelle and Bengio 2008): one categorical site
+    for a single label, or a bit for each of several binary labels. The probabilities of labels
+    given the features are exact, since hidden units are summed out. Rows without a label contribute
+    to the density, and features can be sampled given a label.
 
     Read more in the :ref:`User Guide <rbm_classifier>`.
 
@@ -105,13 +105,13 @@ class RBMClassifier(
     Attributes
     ----------
     rbm_ : RBM
-        The fitted machine, whose last columns are the labels.
+        The fitted RBM, whose last columns are the labels.
     classes_ : ndarray of shape (n_classes,)
         Values of the label; or the numbers of several labels.
     history_ : dict of list
-        That of the machine (:class:`RBM`).
+        That of ``rbm_`` (:class:`RBM`).
     n_iter_ : int
-        Epochs so far.
+        Number of epochs.
     n_features_in_ : int
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

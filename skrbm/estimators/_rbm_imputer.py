@@ -17,18 +17,18 @@ from ._wrapped import as_table, fitted_density, observed_columns, take
 class RBMImputer(TransformerMixin, BaseEstimator):
     """Imputation of missing values by a restricted Boltzmann machine.
 
-    A machine is fitted to the rows with their missing values, which are latent variables. A missing
-    value is then replaced by its mean given the observed values of its row, or in a column of
-    categories by the most probable one. It takes the place of
-    :class:`~sklearn.impute.KNNImputer` or :class:`~sklearn.impute.IterativeImputer` in a pipeline,
-    and also imputes tables with strings, booleans and categories.
+    An RBM is fitted to the rows, whose missing values are latent variables. Each missing value is
+    replaced by its mean given the observed values of its row, or in a categorical column by the
+    most probable value. It can replace :class:`~sklearn.impute.KNNImputer` or
+    :class:`~sklearn.impute.IterativeImputer` in a pipeline, and also imputes tables with strings,
+    booleans and categories.
 
     Read more in the :ref:`User Guide <imputation>`.
 
     Parameters
     ----------
     estimator : density estimator or None, default=None
-        A machine with the method ``impute``, such as :class:`RBM`, :class:`TAPRBM` or
+        An estimator with the method ``impute``, such as :class:`RBM`, :class:`TAPRBM` or
         :class:`TabularRBM`. None is ``RBM(64)`` if all
         columns are binary numbers, ``RBM(64, visible="gaussian")`` for other arrays of numbers, and
         ``TabularRBM(64, covariance="full")`` for DataFrames, for text and where some columns are
@@ -43,7 +43,7 @@ class RBMImputer(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     estimator_ : density estimator
-        The fitted machine. Its ``impute(X, n_draws=...)`` makes multiple imputations.
+        The fitted estimator. Its ``impute(X, n_draws=...)`` makes multiple imputations.
     indicator_ : MissingIndicator or None
         None if ``add_indicator`` is False.
     n_features_in_ : int
@@ -100,7 +100,7 @@ class RBMImputer(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
-            NaN, None or NA marks what is missing.
+            Missing values are NaN, None or NA.
         y : Ignored
 
         Returns
@@ -125,7 +125,7 @@ class RBMImputer(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
-            NaN, None or NA marks what is missing.
+            Missing values are NaN, None or NA.
 
         Returns
         -------

@@ -16,10 +16,10 @@ from ._wrapped import as_table, fitted_density, observed_columns, without_column
 class RBMOutlierDetector(OutlierMixin, BaseEstimator):
     """Outlier detection by the likelihood of a restricted Boltzmann machine.
 
-    A machine is fitted to all rows, and the rows with the lowest likelihood are outliers. It takes
-    the place of :class:`~sklearn.ensemble.IsolationForest` or
-    :class:`~sklearn.neighbors.LocalOutlierFactor`, and also takes tables with strings, booleans
-    and categories, and missing values. :meth:`score_features` tells which columns make a row
+    An RBM is fitted to all rows, and the rows with the lowest likelihood are outliers. It can
+    replace :class:`~sklearn.ensemble.IsolationForest` or
+    :class:`~sklearn.neighbors.LocalOutlierFactor`, and also accepts tables with strings, booleans
+    and categories, and missing values. :meth:`score_features` shows which columns make a row
     improbable.
 
     Read more in the :ref:`User Guide <outliers>`.
@@ -27,7 +27,7 @@ class RBMOutlierDetector(OutlierMixin, BaseEstimator):
     Parameters
     ----------
     estimator : density estimator or None, default=None
-        A machine with the method ``score_samples``, such as :class:`RBM` or :class:`TabularRBM`.
+        An estimator with the method ``score_samples``, such as :class:`RBM` or :class:`TabularRBM`.
         None is ``RBM(64)`` if all
         columns are binary numbers, ``RBM(64, visible="gaussian")`` for other arrays of numbers, and
         ``TabularRBM(64, covariance="full")`` for DataFrames, for text and where some columns are
@@ -40,7 +40,7 @@ class RBMOutlierDetector(OutlierMixin, BaseEstimator):
     Attributes
     ----------
     estimator_ : density estimator
-        The fitted machine.
+        The fitted estimator.
     offset_ : float
         Log-likelihood in nats below which rows are outliers: the quantile ``contamination`` of the
         scores of the training rows.
@@ -51,7 +51,7 @@ class RBMOutlierDetector(OutlierMixin, BaseEstimator):
 
     See Also
     --------
-    RBMImputer : Fills missing values by the same machines.
+    RBMImputer : Imputation by the same models.
     skrbm.inspection.FeatureScoresDisplay : Shows which columns make rows improbable.
 
     Examples
@@ -92,7 +92,7 @@ class RBMOutlierDetector(OutlierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
-            NaN, None or NA marks what is missing.
+            Missing values are NaN, None or NA.
         y : Ignored
 
         Returns

@@ -36,10 +36,10 @@ from ._shared import shares_parameters
 
 @shares_parameters
 class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
-    """Replicated softmax: a machine of counts of words, an undirected topic model.
+    """Replicated softmax, an undirected topic model of word counts.
 
-    It is that of [1]_. A row v of X has the counts of the words of a document, and D is their sum,
-    its length. Binary hidden units h are topics, of which any number can be on in a document:
+    The model of [1]_. A row v of X contains the word counts of a document of length D. Binary
+    hidden units h are topics, any number of which can be active in a document:
 
     E(v, h) = -h' W v - b' v - D c' h, with W = ``components_``, b = ``intercept_visible_`` and
     c = ``intercept_hidden_``. Given h, the words are D independent draws with probabilities
@@ -76,13 +76,13 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
     intercept_visible_ : array of shape (n_features,)
         Biases of the words: logarithms of their probabilities without hidden units.
     units_ : tuple of Unit
-        Kinds of the visible and the hidden units.
+        The visible and the hidden units.
     visible_means_ : array of shape (n_features,)
         Means of the training data; absent after ``from_parameters``.
     starts_ : array of shape (n_chains, n_features)
         Documents of the chains.
     n_iter_ : int
-        Epochs so far.
+        Number of epochs.
     history_ : dict of list
         For each epoch: ``epoch``, ``learning_rate`` and ``time`` (s).
     {n_features_in_}
@@ -183,7 +183,7 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
         Parameters
         ----------
         components : array-like of shape (n_components, n_features), or fitted estimator
-            Weights; or a machine of which all arrays are taken.
+            Weights; or a fitted estimator whose arrays are copied.
         intercept_hidden : array-like of shape (n_components,), default=None
             Biases of the hidden units for each word; default: zeros.
         intercept_visible : array-like of shape (n_features,), default=None

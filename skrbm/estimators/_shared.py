@@ -61,7 +61,7 @@ _SHARED = {
 """,
     "verbose": """\
     verbose : int, default=0
-        Whether to print a line for each epoch: its number, what was measured, and the time left.
+        Whether to print measurements and the remaining time after each epoch.
 """,
     "random_state": """\
     random_state : int, RandomState instance or None, default=None

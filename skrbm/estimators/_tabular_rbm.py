@@ -14,15 +14,14 @@ from ._shared import N_ITER_OR_AUTO, shares_parameters
 
 @shares_parameters
 class TabularRBM(BaseRBM):
-    """Restricted Boltzmann machine of a table, whose columns are of different kinds.
+    """Restricted Boltzmann machine for tables with columns of several kinds.
 
-    X is a DataFrame of pandas or polars, or an array. Each column has the units of its kind
-    (:class:`~skrbm.units.ColumnUnits`): bits, categories, ratings, counts, real values. All columns
-    depend on each other through the hidden units. A missing value, NaN, None or NA, is a latent
-    variable.
+    X is a DataFrame of pandas or polars, or an array. Each column has units of its own kind
+    (:class:`~skrbm.units.ColumnUnits`): bits, categories, ratings, counts or real values. Missing
+    values (NaN, None or NA) are latent variables.
 
-    Samples and imputed values are tables like X, with its column names and dtypes. So
-    :meth:`sample` makes synthetic tables, and :meth:`impute` completes a table.
+    :meth:`sample` generates synthetic tables and :meth:`impute` completes tables, with the column
+    names and dtypes of X.
 
     Read more in the :ref:`User Guide <tabular_rbm>`.
 
@@ -31,8 +30,8 @@ class TabularRBM(BaseRBM):
     n_components : int, default=64
         Number of hidden units.
     kinds : "auto" or dict, default="auto"
-        Kinds of columns by name or, where no name is a number, by number; the others, or all, are
-        found from the dtypes.
+        Kinds of columns by name or, if no name is a number, by position; others follow from the
+        dtypes.
         "binary" are booleans, or two values that are not floats; "categorical" are strings,
         objects and pandas or polars categories.
 
@@ -54,19 +53,19 @@ class TabularRBM(BaseRBM):
         Whether "real" and "skewed" columns are independent given the hidden units, or share a
         precision matrix (:class:`~skrbm.units.Gaussian`).
     handle_unknown : {"warn", "ignore", "error"}, default="warn"
-        What categories are that were not in the first X: missing, with a warning or without, or an
-        error.
+        Treatment of categories that were not in the first X: missing with a warning, missing, or
+        an error.
     {hidden}
     inference : {"gibbs", "pcd", "cd", "tempering", "naive_mean_field", "tap"} or object, \
             default="gibbs"
-        How the machine's moments are found, as of :class:`RBM`. If ``start`` is left out, chains
-        are weighted in tables with real columns; in others they are persistent, and weighted after
-        a restart if these do not mix. Methods apply that take all kinds of the columns.
+        How the moments of the model are estimated, as in :class:`RBM`. By default chains are
+        weighted in tables with real columns; in others they are persistent, and weighted after a
+        restart if these do not mix. The method must support all kinds of the columns.
     {optimizer}
     {learning_rate = "auto"}
     {batch_size = 100}
     n_iter : int or "auto", default="auto"
-        Epochs: passes over the data. "auto" is 100, or as many as make 1000 steps if these are
+        Number of epochs. "auto" is 100, or as many as make 1000 steps if these are
         more.
     {early_stopping}
     {warm_start}
@@ -84,32 +83,32 @@ class TabularRBM(BaseRBM):
     intercept_visible_ : array of shape (n_encoded,)
         Biases of the columns of the units.
     precision_visible_ : array of shape (n_encoded,) or (n_encoded, n_encoded)
-        Only if there are real columns, as of :class:`RBM`; 0 for other columns. With
+        Only if there are real columns, as in :class:`RBM`; 0 for other columns. With
         ``covariance="full"`` it is a matrix.
     precision_hidden_, spike_hidden_ : array of shape (n_components,)
-        Only of hidden units that have them, as of :class:`RBM`; ``absolute_hidden_`` and
+        Only of hidden units that have them, as in :class:`RBM`; ``absolute_hidden_`` and
         ``skew_hidden_`` too.
     kinds_ : dict
         The kind of each column of X by its name, or by its number.
     units_ : tuple of Unit
-        Kinds of the visible and the hidden units.
+        The visible and the hidden units.
     visible_means_ : array of shape (n_encoded,)
         Means of the columns of the units in the training data; absent after ``from_parameters``.
     starts_ : array of shape (n_states, n_encoded)
-        Visible values of the chains of the last batch, or where its solutions were looked for.
+        Visible values of the chains, or of the starts of solutions, of the last batch.
     ladder_ : Ladder
-        Only of a fit by tempered chains, as of :class:`RBM`.
+        Only of a fit by tempered chains, as in :class:`RBM`.
     n_iter_ : int
-        Epochs so far.
+        Number of epochs.
     history_ : dict of list
-        Numbers of each epoch, as of :class:`RBM`.
+        Numbers of each epoch, as in :class:`RBM`.
     n_features_in_ : int
         Number of columns of X seen in fit.
     {feature_names_in_}
 
     See Also
     --------
-    RBM : The same of columns of numbers, with chosen units.
+    RBM : Columns of one kind, with chosen units.
     CategoricalRBM : Columns that are all categories.
 
     Examples

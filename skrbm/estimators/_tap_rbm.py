@@ -33,12 +33,12 @@ class TAPRBM(BaseRBM):
     {hidden}
     inference : {"tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp", "bp"} or \
             object, default="tap"
-        Equations whose fixed points are the model phase: second or third order, or the first;
-        belief propagation between binary units; or an object such as
-        ``TAP(max_iter=50, tol=1e-6, damping=0.5, start="data", n_starts=100)``. If ``start`` is
-        left out, solutions are looked for at the states of persistent Gibbs chains. A name stands
-        for at most two sweeps in training, as these chains are in the modes already, or for ten
-        where hidden units have no bounds.
+        Equations whose fixed points give the moments of the model: TAP of second or third order,
+        naive mean field, or belief propagation for binary units; or an object such as
+        ``TAP(max_iter=50, tol=1e-6, damping=0.5, start="data", n_starts=100)``. By default
+        iterations start at the states of persistent Gibbs chains. A name stands for at most two
+        sweeps in training, since these chains are in the modes already, or for ten if hidden units
+        have no bounds.
     {optimizer}
         A name stands for one with ``alpha=0.005`` and ``schedule="linear"``, "sgd" also for
         ``momentum=0.5``.
@@ -69,21 +69,21 @@ class TAPRBM(BaseRBM):
     precision_hidden_, spike_hidden_ : array of shape (n_components,)
         The same of the hidden units, and ``absolute_hidden_``, ``skew_hidden_``.
     units_ : tuple of Unit
-        Kinds of the visible and the hidden units, with the bounds that were taken from the data.
+        The visible and the hidden units, with bounds taken from the data.
     visible_means_ : array of shape (n_features,)
         Means of the training data; absent after ``from_parameters``.
     starts_ : array of shape (n_starts, n_features)
         The last starts, from which :meth:`log_partition` and :meth:`sample` start too.
     ladder_ : Ladder
-        Only of a fit with ``start="tempered"``, as of :class:`RBM`.
+        Only of a fit with ``start="tempered"``, as in :class:`RBM`.
     n_iter_ : int
-        Epochs so far.
+        Number of epochs.
     history_ : dict of list
         For each epoch: ``epoch``, ``learning_rate``, ``time`` (s), ``tap_log_likelihood`` (nats per
         sample, of at most 1000 rows, at the states where the last batch's sweeps ended),
         ``n_unconverged`` (mean number of starts of a batch that had not converged when sweeps
         ended, nearly all with the default two sweeps), ``n_sweeps`` (mean number of sweeps) and, as
-        of :class:`RBM`, what tells of tempered chains, ``log_likelihood`` and
+        of :class:`RBM`, quantities of tempered chains, ``log_likelihood`` and
         ``log_likelihood_std`` and, with early stopping, ``score``.
     {n_features_in_}
     {feature_names_in_}

@@ -251,7 +251,7 @@ def for_callbacks(estimator, X, y, rows, training, progress, n_iter):
     progress : Progress or None
         Of an interrupted fit.
     n_iter : int
-        Epochs.
+        Number of epochs.
     """
     first = copy.deepcopy(training.rng)
     return {

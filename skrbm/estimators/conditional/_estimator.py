@@ -119,11 +119,11 @@ class ConditionalRBM(
         are wrong) no longer falls, and to keep the parameters with the smallest error. An object
         sets the patience, the fraction of the rows and the tolerance.
     init : {"random", "logistic"} or fitted ConditionalRBM, default="random"
-        Where training starts. "random" draws W from N(0, 1 / max(1, n)), where n is the mean
+        Initial parameters. "random" draws W from N(0, 1 / max(1, n)), where n is the mean
         number of outputs that are 1 in a row, and B from N(0, 1 / n_features), and sets A to 0 and
-        b to the log-odds of the targets. "logistic" first fits the machine
+        b to the log-odds of the targets. "logistic" first fits the model
         without hidden units, with the same parameters otherwise, and starts at its A and b. Of a
-        fitted machine all is taken, or A and b if it has no hidden units.
+        fitted estimator all parameters are copied, or A and b if it has no hidden units.
     {warm_start}
     {verbose}
     random_state : int, RandomState instance or None, default=None
@@ -149,7 +149,7 @@ class ConditionalRBM(
         Largest number of sweeps of inference in the last epoch, and in predictions; with a sampler
         in predictions alone.
     n_iter_ : int
-        Epochs so far.
+        Number of epochs.
     history_ : dict of list
         For each epoch: ``epoch``, ``learning_rate``, ``time`` (s), with a fixed point ``converged``
         (the fraction of rows where it did), with the perceptron ``updated`` (the fraction of
@@ -665,7 +665,7 @@ class ConditionalRBM(
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples, n_outputs)
-            NaN marks what is missing.
+            Missing values are NaN.
 
         Returns
         -------

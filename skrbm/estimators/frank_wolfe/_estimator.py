@@ -97,7 +97,7 @@ class FrankWolfeRBM(DensityModel):
         training rows would lack whole patterns of the data.
     init : "independent", fitted estimator or (components, intercept_hidden, \
             intercept_visible), default="independent"
-        First machine: independent visible units, or any binary machine.
+        Initial model: independent visible units, or any binary RBM.
     {warm_start}
     verbose : int, default=0
         Whether to print a line for each step.
@@ -129,7 +129,7 @@ class FrankWolfeRBM(DensityModel):
     n_iter_ : int
         Number of steps.
     units_ : tuple of Unit
-        Kinds of the visible and the hidden units.
+        The visible and the hidden units.
     visible_means_ : array of shape (n_features,)
         Means of the training data.
     starts_ : array of shape (n_chains, n_features)
@@ -139,7 +139,7 @@ class FrankWolfeRBM(DensityModel):
 
     See Also
     --------
-    RBM : Training of a machine of given size; takes a fitted machine as ``init``.
+    RBM : Training with a given number of hidden units; takes the fitted estimator as ``init``.
 
     References
     ----------

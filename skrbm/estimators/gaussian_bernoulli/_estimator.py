@@ -57,8 +57,8 @@ class GaussianBernoulliRBM(BaseRBM):
     p(v, h) ∝ exp(-Σ (v - b)² / (2σ²) + h' W (v / σ²) + c' h), with W = ``components_``, b =
     ``intercept_visible_``, σ² = ``variances_`` and c = ``intercept_hidden_``, so that given h the
     visible units are normal with means b + W' h and variances σ² (Eq. 1 of [1]_, whose b and μ are
-    our c and b). The variances are learned. Chains of the model phase start at noise, by default,
-    so that the machine generates from noise.
+    our c and b). The variances are learned. By default chains of the model phase start at noise, so
+    that the model generates from noise.
 
     Read more in the :ref:`User Guide <gaussian_bernoulli_rbm>`.
 
@@ -92,7 +92,7 @@ class GaussianBernoulliRBM(BaseRBM):
     {early_stopping}
     init : "random", fitted estimator or (components, intercept_hidden, intercept_visible[, \
             variances]), default="random"
-        Where training starts. "random" draws a row of the data for each hidden unit, along which
+        Initial parameters. "random" draws a row of the data for each hidden unit, along which
         its component points, with the hidden bias such that the unit is on with probability 1/2
         halfway from the mean to the row; variances are those of the data.
     {warm_start}
@@ -113,18 +113,18 @@ class GaussianBernoulliRBM(BaseRBM):
         Mean and standard deviation of the noise that :meth:`sample` starts at: those of the first
         training data.
     units_ : tuple of Unit
-        Kinds of the visible and the hidden units.
+        The visible and the hidden units.
     visible_means_ : array of shape (n_features,)
         Means of the training data; absent after ``from_parameters``.
     starts_ : array of shape (n_chains, n_features)
         Visible units of the chains of the last batch.
     ladder_ : Ladder
-        Only after a fit with ``start="tempered"``, as of :class:`RBM`, in the units of the data.
+        Only after a fit with ``start="tempered"``, as in :class:`RBM`, in the units of the data.
     n_iter_ : int
-        Epochs so far.
+        Number of epochs.
     history_ : dict of list
         For each epoch: ``epoch``, ``learning_rate``, ``time`` (s), ``acceptance`` of adjusted
-        Langevin steps and, as of :class:`RBM`, log-likelihoods and, with early stopping, ``score``.
+        Langevin steps and, as in :class:`RBM`, log-likelihoods and, with early stopping, ``score``.
     {n_features_in_}
     {feature_names_in_}
 
