@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..arrays import from_numpy, make_rng, to_numpy
+from ..arrays import from_numpy, make_rng, namespace, to_numpy
 from ..evaluation import Density
 from ..evaluation._lengths import length_partitions
 from ..exceptions import LikelihoodWarning
@@ -129,7 +129,8 @@ class CountLikelihoods:
         if average not in ("words", "documents"):
             raise ValueError(f'average must be "words" or "documents", got {average!r}')
         scores = to_numpy(self._scored(X))
-        lengths = to_numpy(self._by_blocks(Multinomial().totals, X, np.float64))
+        double = namespace(self.components_).float64
+        lengths = to_numpy(self._by_blocks(Multinomial().totals, X, double))
         if not lengths.any():
             raise ValueError("X has no words")
         if average == "words":

@@ -243,3 +243,14 @@ def test_lengths_agree_with_sums_over_hidden_values(monkeypatch):
     found, std = other.log_partitions(lengths, return_std=True)
     assert (abs(found - truth) < 6 * std + 1e-6).all()
     assert (std < 0.5).all()
+
+
+def test_perplexities_of_tensors_are_those_of_arrays():
+    torch = pytest.importorskip("torch")
+    X = topics(60)
+    rbm = ReplicatedSoftmaxRBM(2, n_iter=3, random_state=0).fit(torch.tensor(X))
+    host = ReplicatedSoftmaxRBM.from_parameters(
+        *(np.asarray(getattr(rbm, name)) for name in ("components_", "intercept_hidden_")),
+        np.asarray(rbm.intercept_visible_),
+    )
+    assert_allclose(rbm.perplexity(torch.tensor(X)), host.perplexity(X), rtol=1e-6)
