@@ -36,7 +36,7 @@ _CHECKED = 0.2  # part of the epochs after which it is checked once whether chai
 _CHECKED_ROWS = 256  # of data, whose main direction is that of the check
 CORRELATED = 0.8  # autocorrelation over 50 sweeps above which they do not
 _LEAST_PRECISION = 0.5  # of an unbounded unit after a step, over that before it
-_MOST_SPREAD = 9.0  # mean square of samples of a real column, which is 1 in the data
+_MOST_SPREAD = 25.0  # mean square of samples of a real column, which is 1 in the data
 _MAX_RESTORED = 3  # times that a fit continues from the last checkpoint with half the length
 
 
