@@ -235,3 +235,18 @@ def test_machines_of_normal_units_have_one_normal_distribution(sizes, covariance
     assert_allclose(log_partition(machine), log_z)
     P, b = conditionals[-1]
     assert_allclose(_enumeration.means(machine, [len(sizes) - 1])[0], np.linalg.solve(P, b))
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.7])
+@pytest.mark.parametrize("covariance", ["diag", "full"])
+def test_many_normal_columns_are_projected_on_the_hidden_units(covariance, scale):
+    generator, n, m = np.random.default_rng(0), 9, 4
+    visible, precision = Gaussian(covariance=covariance), generator.uniform(1, 2, n)
+    own = Theta(generator.normal(size=n), precision)
+    if visible.is_joint:
+        own = Theta(own.field, joint=np.diag(precision) + 0.1)
+    thetas = own, Theta(generator.normal(size=m))
+    weights = (generator.normal(size=(m, n)),)
+    machine = Machine((visible, Bernoulli()), thetas, weights, scale)
+    sums = [log_weights for _, log_weights in configurations(machine, [1])]
+    assert_allclose(log_partition(machine), logsumexp(np.concatenate(sums)), rtol=1e-12)

@@ -19,7 +19,7 @@ from ..arrays import (
     namespace,
     to_numpy,
 )
-from ..units import Theta, Unit
+from ..units import Gaussian, Theta, Unit
 from ._machine import Machine, conditional, is_per_row
 
 MAX_UNITS = 20  # units that are always enumerated: 2**20 configurations
@@ -187,11 +187,50 @@ def log_partition(machine: Machine, layers: Sequence[int] | None = None) -> Arra
         return from_numpy(np.asarray(0.5 * (mean @ P @ mean + size - half)), machine.weights[0])
     if machine.n_rows is None:
         layers = _given_or_enumerable(machine, layers)
+        if (
+            tuple(layers) == (1,)
+            and machine.n_units[0] > machine.n_units[1]
+            and _has_normal(machine)
+        ):
+            small, constant = _projected(machine)
+            return constant + _log_partition(small, layers)
         is_large = len(machine.units) == 2 and _n_configurations(machine, layers) > _FEW
         total = _by_halves(machine, layers[0]) if is_large else None
         return _log_partition(machine, layers) if total is None else total
     parts = [_log_partition(rows, layers) for rows in blocks_of_rows(machine, layers)]
     return namespace(parts[0]).concat(parts, axis=0)
+
+
+def _has_normal(machine: Machine) -> bool:
+    """Whether a machine of two layers has visible units that are normal given the hidden ones."""
+    unit, n = machine.units[0], machine.n_units[0]
+    return len(machine.units) == 2 and (unit.is_gaussian or len(unit.joint_columns(n)) == n)
+
+
+def _projected(machine: Machine) -> tuple[Machine, float]:
+    """Return a machine with as many normal visible units as hidden ones, and a part of log Z.
+
+    Summed over the visible units, h has the log-weight c'h + s h'W P^-1 b + s² h'W P^-1 W'h / 2
+    and a constant, with the precisions P. Visible units of precision 1 with the weights
+    (s² W P^-1 W')^1/2 leave the same.
+    """
+    (theta, hidden), (W,) = machine.thetas, map(to_numpy, machine.weights)
+    field = to_numpy(theta.field)
+    if theta.joint is None:
+        solved = (np.stack([*W, field]) / to_numpy(theta.precision)).T
+    else:
+        solved = np.linalg.solve(to_numpy(theta.joint), np.stack([*W, field]).T)
+    s, n, place = machine.scale, machine.n_units[1], machine.weights[0]
+    values, V = np.linalg.eigh(s * s * (W @ solved[:, :-1]))
+    root = V * np.sqrt(np.maximum(values, 0.0))
+    own = Theta(from_numpy(np.zeros(n), place), precision=from_numpy(np.ones(n), place))
+    shifted = hidden._replace(field=hidden.field + from_numpy(s * (W @ solved[:, -1]), place))
+    units = Gaussian(), machine.units[1]
+    small = replace(
+        machine, units=units, thetas=(own, shifted), weights=(from_numpy(root, place),), scale=1.0
+    )
+    whole = float(to_numpy(machine.units[0].total_log_partition(theta)))
+    return small, whole - 0.5 * n * math.log(2 * math.pi)
 
 
 def means(machine: Machine, wanted: Sequence[int]) -> list[np.ndarray]:
