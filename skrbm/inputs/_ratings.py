@@ -64,6 +64,9 @@ class Effects(NamedTuple):
         values, own = X.data.astype(np.float64), np.ones(X.nnz)
         if weights is not None:
             own = np.asarray(weights, dtype=np.float64)[rows]
+        largest = float(np.abs(values).max(initial=0.0))
+        if largest > 1e100:
+            raise ValueError(f"X has values up to {largest:.3g}, whose squares overflow; scale X")
         mean = float(np.average(values, weights=own))
         found = cls(mean, np.zeros(n), 1.0, float(values.min()), float(values.max()))
         counts = np.bincount(X.indices, own, n) + _PRIOR_OF_COLUMNS

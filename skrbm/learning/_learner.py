@@ -354,8 +354,8 @@ class MomentLearner(BatchLearner):
         if self._samples_leave_data(training):
             raise DivergenceError(
                 f"samples of the machine were far from the data after epoch "
-                f"{training.n_epochs + 1}; lower learning_rate or n_components. The parameters of "
-                "the last complete epoch are kept."
+                f"{training.n_epochs + 1}; lower learning_rate or n_components (the parameters of "
+                "the last complete epoch are kept)"
             )
         if not self.optimizer.makes_zeros:  # parameters that are chosen again have other zeros
             training.machine = self.parameters.fixed(training.machine)

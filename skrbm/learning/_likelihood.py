@@ -195,7 +195,8 @@ class LikelihoodMonitor(Monitor):
             self.budget = max(self.budget or 0.0, _LAST / n_weights)
             late = self.measure(machine, state)
             late.pop("tap_log_likelihood", None)
-        message = ranks().first(self.warning(machine, state) if ranks().rank == 0 else None)
+        with np.errstate(over="ignore", invalid="ignore"):  # of large parameters
+            message = ranks().first(self.warning(machine, state) if ranks().rank == 0 else None)
         if message is not None:
             warnings.warn(message, ConvergenceWarning, stacklevel=9)
         return self.agreed(machine, late) if late else {}
