@@ -18,15 +18,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 
-from skrbm import BernoulliRBM
+from skrbm import RBM, BernoulliRBM
 
 X, y = load_digits(return_X_y=True)
 X = (X / 16).astype("float32")
 X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
 
-rbm = BernoulliRBM(n_iter=10, random_state=0)
-pipeline = make_pipeline(rbm, LogisticRegression(C=10, max_iter=1000))
-grid = {"bernoullirbm__n_components": [32, 128], "bernoullirbm__learning_rate": [0.02, 0.1]}
+pipeline = make_pipeline(RBM(random_state=0), LogisticRegression(max_iter=1000))
+grid = {"rbm__n_components": [32, 128], "logisticregression__C": [1, 10]}
 search = GridSearchCV(pipeline, grid, cv=3).fit(X_train, y_train)
 print(search.best_params_)
 print(f"validation {search.best_score_:.3f}, test {search.score(X_test, y_test):.3f}")
