@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._sklearn import DOC_LINK, HasMethods, _check_feature_names_in, _fit_context
 from ..inputs import is_frame
 from ._choices import set_params
+from ._training import keeps_features
 from ._wrapped import as_table, fitted_density, observed_columns, take
 
 
@@ -94,6 +95,7 @@ class RBMImputer(TransformerMixin, BaseEstimator):
         return tags
 
     @_fit_context(prefer_skip_nested_validation=False)
+    @keeps_features
     def fit(self, X, y=None):
         """Fit the machine to a table.
 

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import DOC_LINK, HasMethods, Interval, _fit_context
 from ._choices import set_params
+from ._training import keeps_features
 from ._wrapped import as_table, fitted_density, observed_columns, without_column
 
 
@@ -86,6 +87,7 @@ class RBMOutlierDetector(OutlierMixin, BaseEstimator):
         return tags
 
     @_fit_context(prefer_skip_nested_validation=False)
+    @keeps_features
     def fit(self, X, y=None):
         """Fit the machine to a table, and find the threshold of its scores.
 
@@ -104,9 +106,9 @@ class RBMOutlierDetector(OutlierMixin, BaseEstimator):
             empty = np.flatnonzero(missing.all(axis=0)).tolist()
             raise ValueError(f"X has no observed value in columns {empty}")
         seed = int(check_random_state(self.random_state).randint(2**31))
-        self.estimator_ = fitted_density(self, as_table(X), columns, seed)
-        scores = self.estimator_.score_samples(X)
-        self.offset_ = float(np.quantile(scores, self.contamination))
+        density = fitted_density(self, as_table(X), columns, seed)
+        offset = float(np.quantile(density.score_samples(as_table(X)), self.contamination))
+        self.estimator_, self.offset_ = density, offset
         return self
 
     def score_samples(self, X):
