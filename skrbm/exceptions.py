@@ -1,17 +1,17 @@
-"""Warnings and errors of skrbm."""
+"""Warnings and errors."""
 
 
 class DataRangeWarning(UserWarning):
-    """The data lie outside what the visible units can represent."""
+    """Data outside the range of the visible units."""
 
 
 class LikelihoodWarning(UserWarning):
-    """A log-likelihood rests on an estimate of log Z that is uncertain."""
+    """A log-likelihood is based on an uncertain estimate of log Z."""
 
 
 class DistributedError(RuntimeError):
-    """A fit of several ranks has ended because of another rank. The last good parameters stay."""
+    """A fit on several ranks has ended because of another rank; the last parameters are kept."""
 
 
 class DivergenceError(ArithmeticError):
-    """Values are not finite, or a density has no integral. The last good parameters are kept."""
+    """Values are not finite, or a density cannot be normalized; the last parameters are kept."""

@@ -1,4 +1,4 @@
-"""Array libraries behind one interface: namespaces, products, columns, random numbers, threads."""
+"""Array libraries behind one interface: namespaces, products, random numbers and threads."""
 
 from ._columns import (
     column_sums,

@@ -1,4 +1,4 @@
-"""Fits of several processes and machines, which learn one machine together."""
+"""Training on several processes and computers."""
 
 from .._ranks import Communicator, use
 from ..exceptions import DistributedError

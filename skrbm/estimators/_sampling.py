@@ -37,7 +37,7 @@ def chains_of(model, method, n_steps, rng):
     Raises
     ------
     DivergenceError
-        If the distribution has no integral.
+        If the distribution cannot be normalized.
     """
     check_has_integral(model.machine_)
     if n_steps == 0:

@@ -1,4 +1,4 @@
-"""Log-partition functions, likelihoods, fixed-point solutions and diagnosis of chains.
+"""Log-partition functions, likelihoods, solutions of fixed points, and diagnosis of chains.
 
 Every function takes a fitted estimator of a density, a :class:`Density` or a
 :class:`~skrbm.machine.Machine`.

@@ -1,4 +1,4 @@
-"""Inference: fixed points and samplers over any machine."""
+"""Fixed points and samplers, which estimate the moments of a model."""
 
 from ._adaptive_tap import AdaptiveTAP
 from ._annealing import (

@@ -1,4 +1,4 @@
-"""Data and parameters that users pass: checks, encoders, blocks of rows and weights."""
+"""Checks and encoding of data, rows with weights, and data read in blocks."""
 
 from ._block_rows import BlockRows, reference_of, rows_of
 from ._blocks import CheckedBlocks, RowBlocks, as_blocks, find_blocks, is_dask, whole_rows

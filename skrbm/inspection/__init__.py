@@ -1,4 +1,4 @@
-"""Pictures of fitted machines, as scikit-learn's Display classes; they need matplotlib."""
+"""Plots of fitted estimators, as Display classes of scikit-learn; they need matplotlib."""
 
 from ._components import ComponentsDisplay
 from ._diagnosis import DiagnosisDisplay

@@ -1,4 +1,4 @@
-"""How parameters follow expectations: model phases, optimizers, learners, monitors, the loop."""
+"""Training: model phases, optimizers, step length, early stopping and the loop over epochs."""
 
 from ._average import Average
 from ._chains import CHAINS, GRADIENTS, N_SWEEPS, ChainPhase, remaining

@@ -8,7 +8,7 @@ from .._params import HyperParameters, plain
 
 @dataclass(frozen=True)
 class EarlyStopping(HyperParameters):
-    """Stop when validation rows gain nothing more, and keep the best parameters.
+    """Stop when the validation score no longer improves, and keep the best parameters.
 
     Parameters
     ----------

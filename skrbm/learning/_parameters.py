@@ -16,7 +16,7 @@ _NARROW = 0.4  # part of the data's covariance that visible units have at first 
 _FIRST_WEIGHT = 1.0  # largest standard deviation of first weights to them, by bits
 _BELOW_SPLIT = 0.95  # of the first squared weights at which the distribution splits
 _FIRST_FIELD = 4.0  # and of the fields that these make
-# Largest square of a coupling to units without bounds, as a part of what has no integral.
+# Largest square of a coupling to units without bounds, as a part of what cannot be normalized.
 _FIRST_COUPLING = 0.03
 
 

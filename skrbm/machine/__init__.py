@@ -1,4 +1,4 @@
-"""Machines, their energies and moments: the vocabulary of extensions."""
+"""Models as units, parameters and weights; their energies and moments."""
 
 from ._energy import (
     check_has_integral,

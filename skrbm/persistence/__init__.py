@@ -1,4 +1,4 @@
-"""Saving of fitted estimators, and checkpoints of fits."""
+"""Saving of fitted estimators, and checkpoints during training."""
 
 from ._checkpoint import Checkpoint, resume
 from ._files import load, save, trusted_types

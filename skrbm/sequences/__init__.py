@@ -1,4 +1,4 @@
-"""Aligned sequences of proteins, RNA and DNA, and machines of their letters."""
+"""Aligned sequences of proteins, RNA and DNA: files, weights, contacts and logos."""
 
 from ._alphabet import codes_of, decode, encode, letters_of, one_hot
 from ._couplings import contact_scores, effective_couplings, ranked_pairs, zero_sum

@@ -1,4 +1,4 @@
-"""Kinds of units: the variables of a layer."""
+"""Kinds of visible and hidden units."""
 
 from ._base import Theta, Unit, log_weight
 from ._binary import Bernoulli, Spin

@@ -410,7 +410,7 @@ class Unit:
         return None
 
     def is_improper(self, theta: Theta) -> Array | None:
-        """Return where the density has no integral, per unit, or None for a bounded support."""
+        """Return where the density cannot be normalized, per unit; None for a bounded support."""
         precision = self.tail_precision(theta)
         return None if precision is None else precision <= 0
 

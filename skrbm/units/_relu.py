@@ -44,7 +44,7 @@ class _HalfLine(Unit):
             raise DivergenceError(
                 f"the precision of {type(self).__name__} units would be "
                 f"{float(namespace(improper).min(self.tail_precision(theta))):.3g}, so that their "
-                "density has no integral: the couplings are too strong for units without an upper "
+                "density cannot be normalized: couplings are too strong for units without an upper "
                 "bound; give the units a larger min_precision, use "
                 "inference='naive_mean_field' or a sampler, a lower learning_rate or a larger "
                 "alpha, or scale X"
