@@ -8,8 +8,8 @@ from skrbm import RBM
 
 X, y = load_digits(return_X_y=True)
 classifier = LogisticRegression(C=10, max_iter=2000)
-on_features = make_pipeline(MinMaxScaler(), RBM(100, random_state=0), classifier)
-on_pixels = make_pipeline(MinMaxScaler(), classifier)
+on_features = make_pipeline(MinMaxScaler(clip=True), RBM(100, random_state=0), classifier)
+on_pixels = make_pipeline(MinMaxScaler(clip=True), classifier)
 
 ours = cross_val_score(on_features, X, y).mean()
 without = cross_val_score(on_pixels, X, y).mean()
