@@ -136,7 +136,10 @@ class RBMImputer(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         _, missing = observed_columns(self, X, reset=False)
-        found = self.estimator_.impute(take(as_table(X), self._kept), random_state=self._seed)
+        X = take(as_table(X), self._kept)
+        found = self.estimator_.impute(X, random_state=self._seed)
+        if not is_frame(found) and found.dtype.kind == "f":  # also where units would clip them
+            found = np.where(missing[:, self._kept], found, X)
         if self.indicator_ is None:
             return found
         indicators = self.indicator_.transform(_as_nan(missing))

@@ -158,16 +158,6 @@ def _line(row, left, seconds):
     return f"{number}: {', '.join(parts)}" if parts else number
 
 
-def _after_interruption(n_epochs, is_unchanged):
-    """Return what is left of a fit that was interrupted, for the user."""
-    if is_unchanged:
-        return "The fit was interrupted in its first epoch; the estimator is as it was before."
-    return (
-        f"The estimator is fitted, with the parameters of epoch {n_epochs}; "
-        "fit with warm_start=True continues from there."
-    )
-
-
 @dataclass
 class Trainer:
     """Runs epochs. Whatever ends them, the parameters of the last complete epoch are published.
@@ -285,7 +275,7 @@ class Trainer:
                 chosen = None if kept is first else self.monitor.chosen(kept, self.ended)
                 training.reset_optimizer()
                 if isinstance(error, KeyboardInterrupt):
-                    error.add_note(_after_interruption(training.n_epochs, chosen is None))
+                    error.add_note(self._after_interruption(training.n_epochs, chosen is None))
                 raise
             finally:
                 try:
@@ -299,6 +289,16 @@ class Trainer:
         self.context.call_on_fit_task_end(
             **self.data, reconstruction_attributes=self._last_attributes
         )
+
+    def _after_interruption(self, n_epochs, is_unchanged):
+        """Return what is left of a fit that was interrupted, for the user."""
+        estimator = self.data.get("estimator")
+        name = "The estimator" if estimator is None else type(estimator).__name__
+        if is_unchanged:
+            return f"{name} was interrupted in its first epoch and is as it was before."
+        continues = "; fit with warm_start=True continues from there"
+        continues = continues if hasattr(estimator, "warm_start") else ""
+        return f"{name} is fitted, with the parameters of epoch {n_epochs}{continues}."
 
     def _end(self, training, chosen):
         """Publish what is chosen, if anything; doing it twice is doing it once."""

@@ -263,9 +263,12 @@ def _shrunk_covariance(columns):
     fourth = columns.means_of(lambda rows: row_sums(standard(rows) ** 2)[:, None] ** 2)[0]
     constant = cast(variance <= (_ROUNDING * mean) ** 2, products.dtype)
     products = products + _diagonal(constant)
-    if bool(xp.any(counts < 1)):  # pairs have other rows in common than others
+    # Pairs have other rows in common than others, so that the least eigenvalues are noise.
+    if bool(xp.any(counts < 1)):
         values, V = xp.linalg.eigh(products)
-        products = (V * xp.clip(values, _SMALLEST, None)) @ V.T
+        shared = float(xp.mean(counts))
+        noise = ((1 - shared) * counts.shape[0] / (shared * columns.n_known)) ** 0.5
+        products = (V * xp.clip(values, max(_SMALLEST, noise), None)) @ V.T
     shrinkage = _shrinkage(products, fourth, columns.n_known)
     average = xp.mean(xp.linalg.diagonal(products))
     ones = xp.ones_like(scales)
