@@ -239,7 +239,8 @@ def test_machines_of_normal_units_have_one_normal_distribution(sizes, covariance
 
 @pytest.mark.parametrize("scale", [1.0, 0.7])
 @pytest.mark.parametrize("covariance", ["diag", "full"])
-def test_many_normal_columns_are_projected_on_the_hidden_units(covariance, scale):
+def test_many_normal_columns_are_projected_on_the_hidden_units(covariance, scale, monkeypatch):
+    monkeypatch.setattr(_enumeration, "_FEW", 1)
     generator, n, m = np.random.default_rng(0), 9, 4
     visible, precision = Gaussian(covariance=covariance), generator.uniform(1, 2, n)
     own = Theta(generator.normal(size=n), precision)

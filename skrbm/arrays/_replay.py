@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 from ._later import gathered, require
 from ._namespace import cast, is_foreign, is_torch, namespace
@@ -49,7 +49,7 @@ class Replayed:
 
     def __init__(self, function: Callable, rng: Any, before: "Replayed | None" = None) -> None:
         self._function, self._rng = function, rng
-        self._seen: dict[Any, _Recording | None] = {}
+        self._seen: dict[Any, _Recording | Literal[False] | None] = {}
         self._left = [] if before is None else before._recordings()
         self._last: _Parts | None = None
         self.works = True
@@ -75,11 +75,13 @@ class Replayed:
                 found = self._function(state, x)
             self.works = not watch.has_waited
             return found
-        recording = self._seen[kind] or self._recorded(parts, x)
+        recording = self._seen[kind]
         if recording is None:
-            self.works = False
+            recording = self._seen[kind] = self._recorded(parts, x)
+            self.works = recording is not None
+        if not recording:
             return self._function(state, x)
-        self._seen[kind], self._left = recording, []
+        self._left = []
         self._last, numbers = recording.replay(parts, x)
         return self._last.state, numbers
 
@@ -88,18 +90,22 @@ class Replayed:
         same = last is not None and all(a is b for a, b in zip(state, last.state, strict=True))
         return last if last is not None and same else _Parts(state)
 
-    def _recorded(self, parts: "_Parts", x: Array) -> "_Recording | None":
-        """Return the recording of a call, None if it cannot be recorded."""
+    def _recorded(self, parts: "_Parts", x: Array) -> "_Recording | Literal[False] | None":
+        """Return the recording of a call.
+
+        False if it changes the shapes of the state, as a smaller batch may, None if no call can be
+        recorded.
+        """
         like_it = next((r for r in self._recordings() if r.kinds == parts.kinds), None)
         try:
             recording = _Recording(self._function, self._rng, parts, x, like_it)
         except RuntimeError:  # it copies from the processor, or waits in a way that none has seen
             return None
-        return recording if recording.is_closed else None
+        return recording if recording.is_closed else False
 
     def _recordings(self) -> "list[_Recording]":
         """Return the recordings of these calls, or those of the calls before if there are none."""
-        return [made for made in self._seen.values() if made is not None] or self._left
+        return [made for made in self._seen.values() if made] or self._left
 
     def released(self, state: tuple) -> tuple:
         """Return a state in memory of its own, which later calls do not write into."""

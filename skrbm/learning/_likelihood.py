@@ -249,7 +249,7 @@ class LikelihoodMonitor(Monitor):
         """
         if not self.rows.has_missing:
             return self.train if self.log_z is not None else self.train[:0], self.log_z
-        n_rows = int(_ANNEALED / density.machine.weights[0].size)
+        n_rows = _ANNEALED // math.prod(density.machine.weights[0].shape)
         index = self.train[: min(n_rows, _INCOMPLETE_ROWS)]
         if len(index) < _LEAST_INCOMPLETE or self._is_of_counts(density):
             return self.train[:0], None

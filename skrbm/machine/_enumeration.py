@@ -187,24 +187,22 @@ def log_partition(machine: Machine, layers: Sequence[int] | None = None) -> Arra
         return from_numpy(np.asarray(0.5 * (mean @ P @ mean + size - half)), machine.weights[0])
     if machine.n_rows is None:
         layers = _given_or_enumerable(machine, layers)
-        if (
-            tuple(layers) == (1,)
-            and machine.n_units[0] > machine.n_units[1]
-            and _has_normal(machine)
-        ):
+        if len(machine.units) > 2 or _n_configurations(machine, layers) <= _FEW:
+            return _log_partition(machine, layers)
+        n_visible, n_hidden = machine.n_units
+        if tuple(layers) == (1,) and n_visible > n_hidden and _has_normal(machine):
             small, constant = _projected(machine)
             return constant + _log_partition(small, layers)
-        is_large = len(machine.units) == 2 and _n_configurations(machine, layers) > _FEW
-        total = _by_halves(machine, layers[0]) if is_large else None
+        total = _by_halves(machine, layers[0])
         return _log_partition(machine, layers) if total is None else total
     parts = [_log_partition(rows, layers) for rows in blocks_of_rows(machine, layers)]
     return namespace(parts[0]).concat(parts, axis=0)
 
 
 def _has_normal(machine: Machine) -> bool:
-    """Whether a machine of two layers has visible units that are normal given the hidden ones."""
+    """Whether the visible units are normal given the hidden ones."""
     unit, n = machine.units[0], machine.n_units[0]
-    return len(machine.units) == 2 and (unit.is_gaussian or len(unit.joint_columns(n)) == n)
+    return unit.is_gaussian or len(unit.joint_columns(n)) == n
 
 
 def _projected(machine: Machine) -> tuple[Machine, float]:
