@@ -1,6 +1,7 @@
 """What skrbm takes of scikit-learn that is private or new; no other file imports such names."""
 
 from sklearn.base import _fit_context
+from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import HasMethods, InvalidParameterError, Options
 from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils._param_validation import StrOptions as _StrOptions
@@ -118,6 +119,7 @@ __all__ = [
     "_check_feature_names_in",
     "_check_sample_weight",
     "_fit_context",
+    "_safe_indexing",
     "is_of_scikit_learn",
     "with_callbacks",
 ]

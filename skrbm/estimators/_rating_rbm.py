@@ -8,7 +8,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import DOC_LINK, InstanceOf, StrOptions, _fit_context
 from ..arrays import is_foreign, make_rng, one_blas_thread
-from ..inputs import Effects, SeenRows, check_data, rows_with_weight, seen_entries
+from ..inputs import (
+    Effects,
+    SeenRows,
+    check_data,
+    rows_of_entries,
+    rows_with_weight,
+    seen_entries,
+)
 from ..learning import NATURAL, SGD, Adam, MomentLearner, SeenPhase, Trainer, Training, recorder
 from ..machine import Machine, condition, conditional
 from ..units import Bernoulli, Gaussian, Theta
@@ -245,6 +252,5 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         machine, seen = self.machine_, self._seen(X)
         theta = conditional(machine, 0, (None, self._hidden(machine, seen)))
         found = self.effects_.values(seen, machine.units[0].mean(theta))
-        rows = np.repeat(np.arange(seen.shape[0]), np.diff(seen.indptr))
-        found[rows, seen.indices] = seen.data
+        found[rows_of_entries(seen), seen.indices] = seen.data
         return found

@@ -8,11 +8,17 @@ from sklearn.impute import MissingIndicator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._sklearn import DOC_LINK, HasMethods, _check_feature_names_in, _fit_context
+from .._sklearn import (
+    DOC_LINK,
+    HasMethods,
+    _check_feature_names_in,
+    _fit_context,
+    _safe_indexing,
+)
 from ..inputs import is_frame
 from ._choices import set_params
 from ._training import keeps_features
-from ._wrapped import as_table, fitted_density, observed_columns, take
+from ._wrapped import as_table, fitted_density, observed_columns
 
 
 class RBMImputer(TransformerMixin, BaseEstimator):
@@ -30,10 +36,10 @@ class RBMImputer(TransformerMixin, BaseEstimator):
     ----------
     estimator : density estimator or None, default=None
         An estimator with the method ``impute``, such as :class:`RBM`, :class:`TAPRBM` or
-        :class:`TabularRBM`. None is ``RBM(64)`` if all
-        columns are binary numbers, ``RBM(64, visible="gaussian")`` for other arrays of numbers, and
-        ``TabularRBM(64, covariance="full")`` for DataFrames, for text and where some columns are
-        binary.
+        :class:`TabularRBM`. None is ``RBM(64)`` if all columns are binary numbers,
+        ``RBM(64, visible="gaussian")`` for other arrays of numbers, and
+        ``TabularRBM(64, covariance="full")`` for DataFrames, text, and arrays with some binary
+        columns.
     add_indicator : bool, default=False
         Whether columns that say which values were missing are appended, one for each column with
         missing values in ``fit`` (:class:`~sklearn.impute.MissingIndicator`).
@@ -115,7 +121,9 @@ class RBMImputer(TransformerMixin, BaseEstimator):
             raise ValueError("X has no observed value in any column")
         seed = int(check_random_state(self.random_state).randint(2**31))
         columns = [column for column, has in zip(columns, kept, strict=True) if has]
-        self.estimator_ = fitted_density(self, take(as_table(X), kept), columns, seed)
+        self.estimator_ = fitted_density(
+            self, _safe_indexing(as_table(X), np.flatnonzero(kept), axis=1), columns, seed
+        )
         self._kept, self._seed, self.indicator_ = kept, seed, None
         if self.add_indicator:
             self.indicator_ = MissingIndicator(error_on_new=False).fit(_as_nan(missing))
@@ -136,7 +144,7 @@ class RBMImputer(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         _, missing = observed_columns(self, X, reset=False)
-        X = take(as_table(X), self._kept)
+        X = _safe_indexing(as_table(X), np.flatnonzero(self._kept), axis=1)
         found = self.estimator_.impute(X, random_state=self._seed)
         if not is_frame(found) and found.dtype.kind == "f":  # also where units would clip them
             found = np.where(missing[:, self._kept], found, X)

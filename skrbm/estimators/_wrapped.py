@@ -67,15 +67,6 @@ def as_table(X):
     return found
 
 
-def take(X, kept):
-    """Return the columns of a table at a mask."""
-    if kept.all():
-        return X
-    if not is_frame(X):
-        return X[:, kept]
-    return X.iloc[:, np.flatnonzero(kept)] if hasattr(X, "iloc") else X[:, np.flatnonzero(kept)]
-
-
 def without_column(X, j):
     """Return a table in which the values of one column are missing."""
     if hasattr(X, "iloc"):

@@ -1,6 +1,7 @@
 """Contract of all estimators: warm starts, callbacks, interruptions and divergence."""
 
 import inspect
+import itertools
 import os
 import sys
 from dataclasses import replace
@@ -30,7 +31,7 @@ from sklearn.preprocessing import FunctionTransformer
 import skrbm
 from skrbm import RBM, DeepTAPMachine, FrankWolfeRBM, TabularRBM
 from skrbm.exceptions import DivergenceError
-from skrbm.learning import EarlyStopping
+from skrbm.learning import EarlyStopping, MomentLearner
 
 ALL = [*PATHS, TabularRBM]  # which takes bits as a table
 every = pytest.mark.parametrize("Estimator", ALL)
@@ -212,6 +213,25 @@ def test_interruption_keeps_the_last_complete_epoch(Estimator, moment):
     if hasattr(estimator, "partial_fit"):
         n_iter = estimator.n_iter_
         assert learn(estimator, X, "partial_fit").n_iter_ == n_iter + 1
+
+
+@pytest.mark.parametrize("n_epochs", [0, 2])
+def test_an_interruption_says_what_is_left(n_epochs, monkeypatch):
+    epoch, calls = MomentLearner.epoch, itertools.count()
+
+    def interrupted(learner, *args):
+        if next(calls) == n_epochs:
+            raise KeyboardInterrupt
+        return epoch(learner, *args)
+
+    monkeypatch.setattr(MomentLearner, "epoch", interrupted)
+    rbm = small(RBM, n_iter=5)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        rbm.fit(binary_data())
+    (note,) = raised.value.__notes__
+    assert hasattr(rbm, "components_") == (n_epochs > 0)
+    assert ("the parameters of epoch 2" in note) == (n_epochs > 0)
+    assert ("as it was before" in note) == (n_epochs == 0)
 
 
 @streams

@@ -22,6 +22,7 @@ from skrbm import (
     RBMClassifier,
     ReplicatedSoftmaxRBM,
 )
+from skrbm.exceptions import DivergenceError
 from skrbm.inference import Gibbs
 from skrbm.learning import SGD
 from skrbm.units import Gaussian, Poisson
@@ -225,6 +226,15 @@ def test_a_fit_that_ends_worse_than_independent_units_says_so():
     wine = load_wine().data  # columns from 0.13 to 1680 in one interval
     with pytest.warns(ConvergenceWarning, match="below that of independent columns"):
         TAPRBM(5, visible="truncated_gaussian", random_state=0).fit(wine)
+
+
+def test_a_fit_of_real_columns_whose_samples_leave_the_data_ends():
+    """Missing values are drawn from the machine, and would follow its samples."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 1)) + 0.3 * rng.normal(size=(100, 4))
+    X[rng.random(X.shape) < 0.3] = np.nan
+    with pytest.raises(DivergenceError, match="far from the data"):
+        RBM(64, visible="gaussian", learning_rate=3.0, n_iter=20, random_state=0).fit(X)
 
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])

@@ -11,7 +11,7 @@ from skrbm import RBMClassifier, TabularRBM
 
 
 def amounts(n=300, seed=0):
-    """A column of each kind, which depend on two groups of rows."""
+    """A column of each kind, with dependent columns: rows come from two clusters."""
     rng = np.random.default_rng(seed)
     z = rng.random(n) < 0.5
     return pd.DataFrame(
@@ -104,10 +104,10 @@ def test_identifiers_are_named(values, is_named):
         "number": 1000 + n,
         "amount": np.random.default_rng(0).integers(0, 10**6, 100),
     }[values]
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fitted(amounts(100).assign(id=column), n_iter=1)
-    assert any("['id']" in str(warning.message) for warning in told) == is_named
+    assert any("['id']" in str(warning.message) for warning in caught) == is_named
 
 
 def test_few_whole_numbers_have_parameters_for_each_value_where_rows_suffice():

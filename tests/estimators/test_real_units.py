@@ -195,3 +195,13 @@ def test_a_column_that_is_constant_in_training_has_the_spread_of_the_others(Esti
     assert (lost < 50).all()  # of a constant 0, which tells no scale
     alone = Estimator(2, n_iter=1, random_state=0, **visible).fit(np.full((20, 2), 3.0))
     assert -20 < alone.score(np.full((2, 2), 4.0)) < 0
+
+
+@pytest.mark.parametrize("n_components", [64, 256])
+def test_first_couplings_to_a_precision_matrix_do_not_split_the_distribution(n_components):
+    """Var[h] is 1/4, and W' Var[h] W is nearly the precision matrix, on average over directions."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 1)) + 0.3 * rng.normal(size=(100, 4))
+    rbm = RBM(n_components, visible="gaussian", learning_rate=1e-9, n_iter=1, random_state=0).fit(X)
+    coupled = np.linalg.solve(rbm.precision_visible_, rbm.components_.T @ rbm.components_ / 4)
+    assert 0.7 < np.trace(coupled) / 4 < 1

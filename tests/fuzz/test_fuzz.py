@@ -88,7 +88,7 @@ def checked(estimator, name, args, kwargs, n):
     print(f"{name}(*{reprlib.repr(args)}, **{reprlib.repr(kwargs)})")
     before, settings, raised = image([*args, *kwargs.values()]), np.geterr(), None
     signal.signal(signal.SIGPROF, Hang.stop)
-    with warnings.catch_warnings(record=True, action="always") as told:
+    with warnings.catch_warnings(record=True, action="always") as caught:
         signal.setitimer(signal.ITIMER_PROF, 20)
         try:
             result = perform(estimator, name, args, kwargs)
@@ -98,7 +98,7 @@ def checked(estimator, name, args, kwargs, n):
             signal.setitimer(signal.ITIMER_PROF, 0)
     assert image([*args, *kwargs.values()]) == before, f"{name} changes its arguments"
     assert np.geterr() == settings, f"{name} changes np.errstate"
-    for warning in told:
+    for warning in caught:
         kind, where = warning.category, f"{warning.filename}:{warning.lineno}: {warning.message}"
         known = kind in (UserWarning, ConvergenceWarning, DataConversionWarning)
         assert known or kind.__module__ == "skrbm.exceptions", f"{kind.__name__} in {where}"

@@ -323,7 +323,7 @@ def test_neighbours_that_are_far_apart_get_rungs_between_them(seed, of_chains):
 
 
 def test_many_samples_of_a_ladder_are_chains_at_several_times():
-    """As if the times of a chain told nothing new, shares are off by 5 deviations: 1e-6."""
+    """As if the times of a chain said nothing new, shares are off by 5 deviations: 1e-6."""
     machine = two_modes()
     ladder = ladder_of(machine, rng_of(machine), n_samples=950)
     for rung, rows in zip(ladder.machines, ladder.samples, strict=True):
