@@ -67,3 +67,23 @@ def shape_of_images(rows, image_shape=None):
             "give image_shape=(height, width)"
         )
     return image_shape
+
+
+def draw_images(images, image_shape, n_columns, figure, size, **options):
+    """Draw rows of pixels as images in a grid; returns the figure and its axes.
+
+    ``size`` is the width of an image in inches where the figure is new, and ``options`` are those
+    of ``Axes.imshow``.
+    """
+    import matplotlib.pyplot as plt
+
+    n_rows, n_columns = grid_shape(len(images), n_columns)
+    if figure is None:
+        figure = plt.figure(figsize=(size * n_columns, size * n_rows))
+    spaces = {"wspace": 0.08, "hspace": 0.08}
+    axes = figure.subplots(n_rows, n_columns, squeeze=False, gridspec_kw=spaces)
+    for axis in axes.flat:
+        axis.set_axis_off()
+    for axis, image in zip(axes.flat, images, strict=False):
+        axis.imshow(image.reshape(image_shape), interpolation="nearest", **options)
+    return figure, axes

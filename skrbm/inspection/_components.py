@@ -5,7 +5,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from .._checks import check_count, look_up
 from ..arrays import to_numpy
-from ._base import grid_shape, shape_of_images
+from ._base import draw_images, shape_of_images
 
 _SPREAD_POWER = 0.1
 
@@ -132,21 +132,11 @@ class ComponentsDisplay:
         -------
         self : ComponentsDisplay
         """
-        import matplotlib.pyplot as plt
-
-        n_rows, n_columns = grid_shape(len(self.components), n_columns)
-        if figure is None:
-            figure = plt.figure(figsize=(0.55 * n_columns, 0.55 * n_rows))
-        axes = figure.subplots(
-            n_rows, n_columns, squeeze=False, gridspec_kw={"wspace": 0.08, "hspace": 0.08}
-        )
         limit = np.quantile(np.abs(self.components), 0.999)
-        for axis in axes.flat:
-            axis.set_axis_off()
-        for axis, weights in zip(axes.flat, self.components, strict=False):
-            image = weights.reshape(self.image_shape)
-            axis.imshow(image, cmap=cmap, vmin=-limit, vmax=limit, interpolation="nearest")
-        self.figure_, self.axes_ = figure, axes
+        options = {"cmap": cmap, "vmin": -limit, "vmax": limit}
+        self.figure_, self.axes_ = draw_images(
+            self.components, self.image_shape, n_columns, figure, 0.55, **options
+        )
         return self
 
 

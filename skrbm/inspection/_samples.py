@@ -5,7 +5,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from .._checks import check_count
 from ..arrays import to_numpy
-from ._base import grid_shape, shape_of_images
+from ._base import draw_images, shape_of_images
 
 
 class SamplesDisplay:
@@ -104,20 +104,10 @@ class SamplesDisplay:
         self : SamplesDisplay
         """
         import matplotlib
-        import matplotlib.pyplot as plt
 
-        n_rows, n_columns = grid_shape(len(self.images), n_columns)
-        if figure is None:
-            figure = plt.figure(figsize=(0.7 * n_columns, 0.7 * n_rows))
-        axes = figure.subplots(
-            n_rows, n_columns, squeeze=False, gridspec_kw={"wspace": 0.08, "hspace": 0.08}
-        )
         colours = matplotlib.colormaps[cmap].with_extremes(bad="lightsteelblue")
         limits = {"vmin": np.nanmin(self.images), "vmax": np.nanmax(self.images)}
-        for axis in axes.flat:
-            axis.set_axis_off()
-        for axis, image in zip(axes.flat, self.images, strict=False):
-            image = image.reshape(self.image_shape)
-            axis.imshow(image, cmap=colours, interpolation="nearest", **limits)
-        self.figure_, self.axes_ = figure, axes
+        self.figure_, self.axes_ = draw_images(
+            self.images, self.image_shape, n_columns, figure, 0.7, cmap=colours, **limits
+        )
         return self
