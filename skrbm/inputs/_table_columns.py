@@ -128,7 +128,9 @@ class NumberColumn(TableColumn):
         numbers = np.full(len(column), np.nan)
         numbers[~missing] = as_numbers(column[~missing], self.name) - self.origin
         if self.is_whole and (numbers[~missing] % 1 != 0).any():
-            raise ValueError(f"column {self.name!r} has kind {self.kind!r} and no whole numbers")
+            raise ValueError(
+                f"column {self.name!r} has kind {self.kind!r} and values that are not whole numbers"
+            )
         lower, upper = self._limits
         if (~missing & ((numbers < lower) | (numbers > upper))).any():
             warnings.warn(

@@ -79,7 +79,8 @@ class StepLength:
     def of_chains(cls, units, n_columns):
         """Return the rule for learning from Markov chains."""
         unit, scale = units[0], bit_length(units)
-        if n_columns > 1 == len(unit.groups(n_columns)) and not unit.has_bits:
+        is_one_site = n_columns > 1 and len(unit.groups(n_columns)) == 1
+        if is_one_site and not unit.has_bits:
             _, column, cap = _REAL
             return cls(min(_DRAWS, column * n_columns), cap, every=1)
         if math.isfinite(scale):
