@@ -43,7 +43,7 @@ OPTIONAL = {
     "mpi4py": {"distributed"},
     "array_api_strict": set(),
     "matplotlib": {"inspection", "sequences"},
-    "h5py": {"sequences"},
+    "h5py": set(),
     "zarr": set(),
 }
 KERNELS = ROOT / "inference" / "_odds_triton.py"

@@ -4,10 +4,10 @@ import numpy as np
 
 from .._checks import check_count, look_up
 from ..arrays import to_numpy
-from ..inputs import check_weights
+from ..inputs import check_weights, one_hot
 from ..machine import Machine
 from ..units import Categorical
-from ._alphabet import known_rows
+from ._alphabet import check_codes
 
 _BLOCK_ELEMENTS = 2**22  # inputs of hidden units that are summed over together
 
@@ -30,20 +30,20 @@ def sequence_machine(model):
             f"sites, got units {machine.units}"
         )
     categories = [list(values) for values in getattr(model, "categories_", ())]
-    for site, values in enumerate(categories):
+    for values in categories:
         is_text = isinstance(values[0], str | bytes)
         if values != (categories[0] if is_text else list(range(len(values)))):
             raise TypeError(
-                f"model has the categories {values} at site {site}, not those of one alphabet; fit "
+                f"model has a site with the categories {values}, not those of one alphabet; fit "
                 "CategoricalRBM with categories=[range(n_letters)] * n_sites"
             )
-    thetas = tuple(theta.map(_in_double) for theta in machine.thetas)
-    weights = (machine.scale * _in_double(machine.weights[0]),)
+
+    def in_double(part):
+        return np.asarray(to_numpy(part), dtype=np.float64)
+
+    thetas = tuple(theta.map(in_double) for theta in machine.thetas)
+    weights = (machine.scale * in_double(machine.weights[0]),)
     return Machine(machine.units, thetas, weights), sizes.pop()
-
-
-def _in_double(part):
-    return np.asarray(to_numpy(part), dtype=np.float64)
 
 
 def effective_couplings(model, codes, sample_weight=None, *, method="variance"):
@@ -81,10 +81,14 @@ def effective_couplings(model, codes, sample_weight=None, *, method="variance"):
     """
     function = look_up("method", method, {"variance": _variance, "difference": _difference})
     machine, n_letters = sequence_machine(model)
-    n_sites = machine.n_units[0] // n_letters
-    codes, X = known_rows(codes, n_letters, n_sites)
+    codes, n_sites = check_codes(codes, n_letters), machine.n_units[0] // n_letters
+    if codes.shape[1] != n_sites:
+        raise ValueError(f"codes have {codes.shape[1]} sites, but the machine has {n_sites}")
+    if (codes < 0).any():
+        raise ValueError("codes must have no missing letters (-1)")
     weights = check_weights(sample_weight, codes)
     weights = np.ones(len(codes)) if weights is None else weights
+    X = one_hot(codes.astype(np.int64), (n_letters,) * n_sites).astype(np.float64)
     inputs = X @ machine.weights[0].T
     W = machine.weights[0].reshape(-1, n_sites, n_letters)
     return zero_sum(function(machine, inputs, W, codes, weights / weights.sum()))
@@ -100,41 +104,33 @@ def _variance(machine, inputs, W, codes, weights):
 
 
 def _difference(machine, inputs, W, codes, weights):
-    _, n_sites, n_letters = W.shape
-    found, sites = np.zeros(2 * W.shape[1:]), W.transpose(1, 2, 0)
-    step = max(1, _BLOCK_ELEMENTS // (n_letters**2 * len(W)))
+    n_hidden, n_sites, n_letters = W.shape
+    unit, found, sites = machine.units[1], np.zeros(2 * W.shape[1:]), W.transpose(1, 2, 0)
+    step = max(1, _BLOCK_ELEMENTS // (n_letters**2 * n_hidden))
     for start in range(0, len(codes), step):
         rows = slice(start, start + step)
         for i in range(n_sites):
             rest = inputs[rows] - sites[i, codes[rows, i]]
             for j in range(i):
                 without = rest - sites[j, codes[rows, j]]
-                pair = sites[i, :, None] + sites[j]
-                total = _log_partition(machine, without[:, None, None] + pair)
-                found[i, :, j, :] += np.tensordot(weights[rows], total, 1)
+                total = without[:, None, None] + sites[i, :, None] + sites[j]
+                theta = unit.tilt(machine.thetas[1], total.reshape(-1, n_hidden))
+                G = unit.log_partition(theta).sum(axis=-1).reshape(total.shape[:-1])
+                found[i, :, j, :] += np.tensordot(weights[rows], G, 1)
     return found + found.transpose(2, 3, 0, 1)
 
 
-def _log_partition(machine, inputs):
-    """Return the log-partition function of all hidden units, summed."""
-    unit, n_hidden = machine.units[1], inputs.shape[-1]
-    theta = unit.tilt(machine.thetas[1], inputs.reshape(-1, n_hidden))
-    return unit.log_partition(theta).sum(axis=-1).reshape(inputs.shape[:-1])
-
-
 def zero_sum(couplings):
-    """Return couplings in zero-sum gauge: sums over the letters of either site are 0.
+    """Return couplings whose sums over the letters of either site are 0; 0 where sites are equal.
 
-    Parameters
-    ----------
-    couplings : array-like of shape (n_sites, n_letters, n_sites, n_letters)
-
-    Returns
-    -------
-    ndarray of shape (n_sites, n_letters, n_sites, n_letters)
-        0 where both sites are the same.
+    This changes the fields of a Potts model and no probability.
     """
-    found = check_couplings(couplings).copy()
+    found = np.array(couplings, dtype=np.float64)
+    if found.ndim != 4 or found.shape[:2] != found.shape[2:]:
+        raise ValueError(
+            "couplings must have the shape (n_sites, n_letters, n_sites, n_letters), got "
+            f"{found.shape}"
+        )
     sites = np.arange(len(found))
     found[sites, :, sites, :] = 0
     if not np.isfinite(found).all():
@@ -142,17 +138,6 @@ def zero_sum(couplings):
     for axis in (1, 3):
         found -= found.mean(axis=axis, keepdims=True)
     return found
-
-
-def check_couplings(couplings):
-    """Return couplings as an array of float64 of a checked shape."""
-    couplings = np.asarray(couplings, dtype=np.float64)
-    if couplings.ndim != 4 or couplings.shape[:2] != couplings.shape[2:]:
-        raise ValueError(
-            "couplings must have the shape (n_sites, n_letters, n_sites, n_letters), got "
-            f"{couplings.shape}"
-        )
-    return couplings
 
 
 def contact_scores(couplings, *, gap=None, correct=True):

@@ -11,6 +11,7 @@ _GROUPS = {"#2a7f3f": "GSTYC", "#7b3f9d": "NQ", "#1f4fb4": "KRH", "#c22f2f": "DE
 _AMINO_ACIDS = {letter: colour for colour, group in _GROUPS.items() for letter in group}
 _BASES = {"A": "#2a7f3f", "C": "#1f4fb4", "G": "#d98a1f", "T": "#c22f2f", "U": "#c22f2f"}
 _WIDTH = 0.92  # of a letter, relative to its column
+_SMALLEST = 0.01  # height of a letter that is drawn, relative to the highest stack
 
 
 class LogoDisplay:
@@ -22,7 +23,7 @@ class LogoDisplay:
     ----------
     heights : array-like of shape (n_sites, n_letters)
     alphabet : str, default="protein"
-        As in :func:`letters_of`.
+        As in :func:`encode`.
     label : str, default="weight"
         Of the heights.
 
@@ -56,7 +57,7 @@ class LogoDisplay:
         unit : int, default=0
             Number of the hidden unit.
         alphabet : str, default="protein"
-            That of the codes of the data, as in :func:`letters_of`.
+            That of the codes of the data, as in :func:`encode`.
         **plot_params
             Passed to :meth:`plot`.
 
@@ -83,7 +84,7 @@ class LogoDisplay:
         profile : array-like of shape (n_sites, n_letters)
             Such as :func:`profile` returns.
         alphabet : str, default="protein"
-            As in :func:`letters_of`.
+            As in :func:`encode`.
         **plot_params
             Passed to :meth:`plot`.
 
@@ -98,15 +99,11 @@ class LogoDisplay:
         information = np.log2(profile.shape[1]) + (profile * logs).sum(axis=1, keepdims=True)
         return cls(profile * information, alphabet, "bits").plot(**plot_params)
 
-    def plot(self, *, sites=None, min_height=0.01, per_row=40, figure=None):
+    def plot(self, *, per_row=40, figure=None):
         """Draw the logo.
 
         Parameters
         ----------
-        sites : sequence of int, default=None
-            Default: all.
-        min_height : float, default=0.01
-            Letters below this fraction of the highest stack are left out.
         per_row : int, default=40
             Number of sites in a row.
         figure : matplotlib Figure or SubFigure, default=None
@@ -120,58 +117,48 @@ class LogoDisplay:
 
         check_count("per_row", per_row, 1)
         n_sites = len(self.heights)
-        sites = np.arange(n_sites) if sites is None else np.asarray(sites)
-        is_list = sites.ndim == 1 and sites.dtype.kind in "iu" and sites.size
-        if not is_list or sites.min() < 0 or sites.max() >= n_sites:
-            raise ValueError(f"sites must be a list of int from 0 to {n_sites - 1}, got {sites}")
-        up, down = (np.clip(sign * self.heights[sites], 0, None).sum(axis=1) for sign in (1, -1))
-        top, bottom = up.max(), down.max()
-        n_rows = -(-len(sites) // per_row)
+        n_rows, n_columns = -(-n_sites // per_row), min(n_sites, per_row)
         if figure is None:
-            size = (1 + 0.22 * min(len(sites), per_row), 1.6 * n_rows)
+            size = (1 + 0.22 * n_columns, 1.6 * n_rows)
             figure = plt.figure(figsize=size, layout="constrained")
         axes = figure.subplots(n_rows, 1, squeeze=False)[:, 0]
-        smallest = min_height * max(top, bottom)
+        top = self.heights.clip(0).sum(axis=1).max()
+        bottom = -self.heights.clip(max=0).sum(axis=1).min()
+        margin = 0.05 * (top + bottom) or 1.0
         for row, ax in enumerate(axes):
-            shown = sites[row * per_row : (row + 1) * per_row]
-            for x, site in enumerate(shown):
-                self._stack(ax, x, self.heights[site], smallest)
-            self._frame(ax, shown, min(len(sites), per_row), top, bottom)
+            first, end = row * per_row, min((row + 1) * per_row, n_sites)
+            for x, heights in enumerate(self.heights[first:end]):
+                self._stack(ax, x, heights, _SMALLEST * max(top, bottom))
+            ax.set(xlim=(-0.6, n_columns - 0.4), ylabel=self.label)
+            ax.set_ylim(-bottom - margin * (bottom > 0), top + margin)
+            marks = [x for x in range(end - first) if x == 0 or (first + x + 1) % 5 == 0]
+            ax.set_xticks(marks, [first + x + 1 for x in marks])
+            ax.axhline(0, color="0.4", lw=0.8)
+            ax.spines[["top", "right"]].set_visible(False)
         self.figure_, self.axes_ = figure, axes
         return self
 
     def _stack(self, ax, x, heights, smallest):
         """Stack the letters of one site, away from the line."""
-        ends, is_bases = {1: 0.0, -1: 0.0}, set(self.alphabet) <= set("ACGTU-")
+        from matplotlib.font_manager import FontProperties
+        from matplotlib.patches import PathPatch
+        from matplotlib.textpath import TextPath
+        from matplotlib.transforms import Affine2D
+
+        colours = _BASES if set(self.alphabet) <= set("ACGTU-") else _AMINO_ACIDS
+        top = bottom = 0.0
         for code in np.argsort(np.abs(heights)):
-            height = heights[code]
-            if abs(height) > smallest:
-                sign = 1 if height > 0 else -1
-                low = min(ends[sign], ends[sign] + height)
-                ax.add_patch(_letter(self.alphabet[code], is_bases, x, low, abs(height)))
-                ends[sign] += height
-
-    def _frame(self, ax, shown, n_columns, top, bottom):
-        margin = 0.05 * (top + bottom) or 1.0
-        ax.set(xlim=(-0.6, n_columns - 0.4), ylim=(-bottom - margin * (bottom > 0), top + margin))
-        marks = [x for x in range(len(shown)) if x == 0 or (shown[x] + 1) % 5 == 0]
-        ax.set_xticks(marks, [int(shown[x]) + 1 for x in marks])
-        ax.axhline(0, color="0.4", lw=0.8)
-        ax.set_ylabel(self.label)
-        ax.spines[["top", "right"]].set_visible(False)
-
-
-def _letter(letter, is_bases, x, low, height):
-    """Return a letter that fills a box around x, upwards from ``low``."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.patches import PathPatch
-    from matplotlib.textpath import TextPath
-    from matplotlib.transforms import Affine2D
-
-    path = TextPath((0, 0), letter, size=1, prop=FontProperties(weight="bold"))
-    box = path.get_extents()
-    wide = box.width if letter == "-" else max(box.width, 0.5)  # I stays narrow
-    move = Affine2D().translate(-box.x0 - box.width / 2, -box.y0 - box.height / 2)
-    move = move.scale(_WIDTH / wide, height / box.height).translate(x, low + height / 2)
-    colour = (_BASES if is_bases else _AMINO_ACIDS).get(letter, "0.6")
-    return PathPatch(move.transform_path(path), lw=0, fc=colour)
+            letter, height = self.alphabet[code], abs(heights[code])
+            if height <= smallest:
+                continue
+            if heights[code] > 0:
+                low, top = top, top + height
+            else:
+                low = bottom = bottom - height
+            path = TextPath((0, 0), letter, size=1, prop=FontProperties(weight="bold"))
+            box = path.get_extents()
+            wide = box.width if letter == "-" else max(box.width, 0.5)  # I stays narrow
+            move = Affine2D().translate(-box.x0 - box.width / 2, -box.y0 - box.height / 2)
+            move = move.scale(_WIDTH / wide, height / box.height).translate(x, low + height / 2)
+            path, colour = move.transform_path(path), colours.get(letter, "0.6")
+            ax.add_patch(PathPatch(path, lw=0, fc=colour))

@@ -6,7 +6,6 @@ from scipy.sparse.csgraph import connected_components
 
 from .._checks import check_number
 from ._alphabet import check_codes
-from ._fasta import Alignment
 
 _BLOCK = 2**21  # pairs that are compared together, whose counts fit into the cache
 
@@ -19,7 +18,7 @@ def sequence_weights(codes, max_distance=0.2):
 
     Parameters
     ----------
-    codes : array-like of int of shape (n_sequences, n_sites), or Alignment
+    codes : array-like of int of shape (n_sequences, n_sites)
         -1 is missing. Gaps are letters.
     max_distance : float in [0, 1), default=0.2
         The largest distance of a neighbour: 0.2 for an identity of at least 80 %.
@@ -29,11 +28,11 @@ def sequence_weights(codes, max_distance=0.2):
     ndarray of shape (n_sequences,)
         For ``sample_weight`` of ``fit``.
     """
-    codes = _codes_of(codes)
+    codes = check_codes(codes)
     counts = np.ones(len(codes))
     for earlier, later in _neighbours(codes, max_distance):
-        for ends in (earlier, later):
-            counts += np.bincount(ends, minlength=len(counts))
+        counts += np.bincount(earlier, minlength=len(counts))
+        counts += np.bincount(later, minlength=len(counts))
     return 1.0 / counts
 
 
@@ -45,7 +44,7 @@ def sequence_clusters(codes, max_distance=0.2):
 
     Parameters
     ----------
-    codes : array-like of int of shape (n_sequences, n_sites), or Alignment
+    codes : array-like of int of shape (n_sequences, n_sites)
     max_distance : float in [0, 1), default=0.2
         The largest distance of neighbours, as in :func:`sequence_weights`.
 
@@ -54,50 +53,39 @@ def sequence_clusters(codes, max_distance=0.2):
     ndarray of int of shape (n_sequences,)
         From 0 on.
     """
-    codes = _codes_of(codes)
+    codes = check_codes(codes)
     clusters = np.arange(len(codes))
     for earlier, later in _neighbours(codes, max_distance):
         n = clusters.max() + 1
         linked = np.ones(len(earlier), dtype=bool), (clusters[earlier], clusters[later])
-        joined = connected_components(sp.coo_array(linked, shape=(n, n)), directed=False)[1]
-        clusters = joined[clusters]
+        clusters = connected_components(sp.coo_array(linked, shape=(n, n)))[1][clusters]
     return clusters
-
-
-def _codes_of(codes):
-    return check_codes(codes.codes if isinstance(codes, Alignment) else codes)
 
 
 def _neighbours(codes, max_distance):
     """Yield the pairs of neighbours in blocks, as index arrays of the first and the second."""
     check_number("max_distance", max_distance, at_least=0, below=1)
+    n, n_sites = codes.shape
     small = codes.astype(np.int8 if codes.max() < 128 else np.int64)  # bytes are compared fastest
     sites = np.ascontiguousarray(small.T)
-    known = (codes >= 0).astype(np.float32) if (codes < 0).any() else None
-    n = codes.shape[0]
-    step = max(1, _BLOCK // n)
-    for start in range(0, n, step):  # pairs of a row and later ones
-        near = _near(sites, known, start, min(start + step, n), max_distance)
-        earlier, later = np.nonzero(near)
-        kept = earlier < later
-        yield earlier[kept] + start, later[kept] + start
-
-
-def _near(sites, known, start, stop, max_distance):
-    """Return whether rows ``start`` to ``stop`` are neighbours of the rows from ``start`` on."""
-    n_sites, n = sites.shape
-    shape = stop - start, n - start
-    counts = np.zeros(shape, dtype=np.uint8 if n_sites < 256 else np.int32)
-    differs = np.empty(shape, dtype=bool)
-    for site in sites:
-        np.not_equal(site[start:stop, None], site[start:], out=differs)
-        counts += differs.view(np.uint8)
-    if known is None:
-        return counts <= int(_limit(max_distance, n_sites))  # an int keeps the counts bytes
-    common = known[start:stop] @ known[start:].T
-    each = known.sum(axis=1)
-    one_missing = each[start:stop, None] + each[start:] - 2 * common
-    return (counts - one_missing <= _limit(max_distance, common)) & (common > 0)
+    known = (codes >= 0).astype(np.float32)
+    n_known = known.sum(axis=1)
+    for start in range(0, n, max(1, _BLOCK // n)):  # rows, each against itself and later ones
+        rows = slice(start, start + max(1, _BLOCK // n))
+        shape = len(codes[rows]), n - start
+        different = np.zeros(shape, dtype=np.uint8 if n_sites < 256 else np.int32)
+        differs = np.empty(shape, dtype=bool)
+        for site in sites:
+            np.not_equal(site[rows, None], site[start:], out=differs)
+            different += differs.view(np.uint8)
+        if n_known.min() == n_sites:
+            near = different <= int(_limit(max_distance, n_sites))  # an int keeps the counts bytes
+        else:  # sites where one is missing were counted, and are not sites of the pair
+            common = known[rows] @ known[start:].T
+            one_missing = n_known[rows, None] + n_known[start:] - 2 * common
+            near = (different - one_missing <= _limit(max_distance, common)) & (common > 0)
+        earlier, later = np.nonzero(np.triu(near, 1))
+        yield earlier + start, later + start
 
 
 def _limit(max_distance, n_sites):

@@ -10,14 +10,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm.exceptions import DataRangeWarning
 from skrbm.sequences import (
-    codes_of,
     connected_correlations,
     decode,
     encode,
-    letters_of,
-    one_hot,
     pair_correlation,
-    pair_statistics,
     profile,
     read_fasta,
     sequence_clusters,
@@ -37,34 +33,31 @@ def some_codes(n=40, n_sites=6, n_letters=3, missing=0.0, seed=0):
 # Letters.
 
 
-def test_alphabets():
-    assert letters_of("protein") == letters_of("Protein") == PROTEIN
-    assert letters_of("rna") == "-ACGU" and letters_of("DNA") == "-ACGT"
-    assert letters_of("HP") == "HP"
-    for wrong in ("A", "AA", "A.", "A C", "Aé", None, ["A", "C"]):
-        with pytest.raises(ValueError, match="alphabet"):
-            letters_of(wrong)
+@pytest.mark.parametrize(
+    "name, letters",
+    [("protein", PROTEIN), ("Protein", PROTEIN), ("rna", "-ACGU"), ("DNA", "-ACGT"), ("HP", "HP")],
+)
+def test_codes_and_letters_are_inverse(name, letters):
+    rows = [letters, letters[::-1]]
+    codes = encode(rows, name)
+    assert codes.dtype == np.int8 and decode(codes, name) == rows
+    assert_array_equal(codes[0], np.arange(len(letters)))
 
 
-def test_codes_and_letters_are_inverse():
-    rows = ["AC-Y", "WW-A", "DEFG"]
-    codes = encode(rows)
-    assert codes.dtype == np.int8 and decode(codes) == rows
-    assert_array_equal(codes, [[PROTEIN.index(letter) for letter in row] for row in rows])
+@pytest.mark.parametrize("wrong", ["A", "AA", "A.", "A C", "Aé", None, ["A", "C"]])
+def test_invalid_alphabets(wrong):
+    with pytest.raises(ValueError, match="alphabet"):
+        encode(["AC"], wrong)
 
 
 def test_unknown_letters():
-    assert_array_equal(encode(["AXBé"]), [[1, -1, -1, -1]])
-    assert_array_equal(encode(["AXB?"], unknown="gap"), [[1, 0, 0, 0]])
+    assert_array_equal(encode(["ACDXBé"]), [[1, 2, 3, -1, -1, -1]])
+    assert_array_equal(encode(["ACDXB?"], unknown="gap"), [[1, 2, 3, 0, 0, 0]])
     assert decode(encode(["AX"])) == ["AX"] and decode(encode(["AX"]), missing="?") == ["A?"]
-    with pytest.raises(ValueError, match=r"'É' \(sequence 1, site 2"):
-        encode(["ACD", "ACÉ"], unknown="error")
-    with pytest.raises(ValueError, match="unknown='gap'"):
-        encode(["AC"], "AC", unknown="gap")
 
 
 def test_lower_case_letters_are_an_error():
-    with pytest.raises(ValueError, match=r"'c' \(sequence 1, site 2"):
+    with pytest.raises(ValueError, match="lower-case"):
         encode(["AC-U", "-Ac."], "rna")
     assert_array_equal(encode(["ac-u"], "acgu-"), [[0, 1, 4, 3]])
     assert_array_equal(encode(["An"], "rna"), [[1, -1]])  # as N, any base
@@ -90,25 +83,12 @@ def test_invalid_sequences(rows):
 
 @pytest.mark.parametrize(
     "codes",
-    [[0, 1], np.zeros((0, 3), int), [[0, 3]], [[0, -2]], [[0.5, 1]], [["A"]], ["A"], [[0, 1], [0]]],
+    [[0, 1], np.zeros((0, 3), int), [[0, 3]], [[0, -2]], [[0.5, 1]], [["A"]], [[0, 1], [0]]],
     ids=str,
 )
 def test_invalid_codes(codes):
-    with pytest.raises(ValueError, match="codes"):
+    with pytest.raises(ValueError):
         profile(codes, 3)
-
-
-def test_one_hot_rows():
-    codes = some_codes()
-    X = one_hot(codes, 3)
-    assert_array_equal(X.toarray().reshape(40, 6, 3), codes[:, :, None] == np.arange(3))
-    assert_array_equal(codes_of(X, 3), codes)
-    rows = X.toarray().astype(float)
-    rows[2, 3:6] = np.nan
-    assert_array_equal(codes_of(rows, 3)[2], [codes[2, 0], -1, *codes[2, 2:]])
-    assert_array_equal(one_hot([[0.0, np.nan]], 3).toarray(), [[1, 0, 0, *[np.nan] * 3]])
-    with pytest.raises(ValueError, match="3 columns for each site"):
-        codes_of(np.zeros((2, 4)), 3)
 
 
 # Files.
@@ -123,8 +103,6 @@ def test_files_of_several_lines_for_each_sequence(tmp_path):
     assert_array_equal(read_fasta(path, unknown="gap").codes[1], [1, 2, 0, 0])
     with open(path) as file:
         assert_array_equal(read_fasta(file).codes, found.codes)
-    with open(path, "rb") as file, pytest.raises(TypeError, match="text"):
-        read_fasta(file)
     assert_array_equal(read_fasta(io.StringIO(">a\nA*"), "A*").codes, [[0, 1]])
 
 
@@ -153,7 +131,6 @@ def test_insertions():
         (">a\n", {}, "sequence"),
         (">a\n>b\nAC\n", {}, "same length"),
         (">a\nAC", {"inserts": "no"}, "inserts"),
-        (">a\nac", {"alphabet": "acgt"}, "alphabet"),
     ],
 )
 def test_invalid_fasta_files(text, options, match):
@@ -168,10 +145,9 @@ def test_written_files_are_read(tmp_path, name):
     found = read_fasta(tmp_path / name, "rna")
     assert_array_equal(found.codes, codes)
     assert found.names[7] == "name 7"
-    write_fasta(tmp_path / "b.fasta", found)
-    assert read_fasta(tmp_path / "b.fasta", "rna").names == found.names
     assert (tmp_path / name).read_bytes().startswith(b"\x1f\x8b") == name.endswith("gz")
-    assert "N" in (tmp_path / "b.fasta").read_text()
+    write_fasta(tmp_path / "b.fasta", [[0, -1]], alphabet="rna")
+    assert (tmp_path / "b.fasta").read_text() == ">1\n-N\n"
     for names in (["a"], ["a\n>b"] * 40):
         with pytest.raises(ValueError, match="names"):
             write_fasta(tmp_path / "a", codes, names, "rna")
@@ -197,12 +173,6 @@ def test_weights(missing, max_distance, monkeypatch):
     codes = some_codes(n=61, n_sites=5, missing=missing)
     codes[3] = codes[2]
     assert_allclose(sequence_weights(codes, max_distance), weights_by_loop(codes, max_distance))
-
-
-def test_weights_of_an_alignment():
-    family = read_fasta(io.StringIO(">a\nACG-U\n>b\nACGAU\n>c\nUUUUU\n"), "rna")
-    assert_array_equal(sequence_weights(family), [0.5, 0.5, 1])
-    assert_array_equal(sequence_clusters(family), sequence_clusters(family.codes))
 
 
 def test_weights_of_long_sequences():
@@ -234,32 +204,30 @@ def test_invalid_distances(wrong):
 # Statistics.
 
 
-@pytest.mark.parametrize("missing, pseudo_count", [(0.0, 0.0), (0.3, 0.4)])
-def test_frequencies(missing, pseudo_count):
-    codes, q, a = some_codes(missing=missing), 3, pseudo_count
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_frequencies(missing):
+    codes, q = some_codes(missing=missing), 3
     w = np.random.default_rng(1).random(40)
-    own = profile(codes, q, w, pseudo_count=a)
-    pairs = pair_statistics(codes, q, w, pseudo_count=a)
+    own, connected = profile(codes, q, w), connected_correlations(codes, q, w)
     for i in range(6):
         x, known = codes[:, i], codes[:, i] >= 0
         for k in range(q):
-            f = w[x == k].sum() / w[known].sum()
-            assert np.isclose(own[i, k], (1 - a) * f + a / q)
+            assert np.isclose(own[i, k], w[x == k].sum() / w[known].sum())
         for j in set(range(6)) - {i}:
             both = known & (codes[:, j] >= 0)
             for k, l in np.ndindex(q, q):
                 f = w[(x == k) & (codes[:, j] == l)].sum() / w[both].sum()
-                assert np.isclose(pairs[i, k, j, l], (1 - a) * f + a / q**2)
-        assert_allclose(pairs[i, :, i], np.diag(own[i]))
-    connected = connected_correlations(codes, q, w, pseudo_count=a)
-    assert_allclose(connected, pairs - np.einsum("ia,jb->iajb", own, own))
+                assert np.isclose(connected[i, k, j, l], f - own[i, k] * own[j, l])
+        assert_allclose(connected[i, :, i], np.diag(own[i]) - np.outer(own[i], own[i]))
 
 
 def test_a_site_without_letters_is_uniform():
     codes = some_codes()
     codes[:, 2] = -1
-    assert_allclose(profile(codes, 3)[2], 1 / 3)
-    assert_allclose(pair_statistics(codes, 3)[2, :, 4], 1 / 9)
+    own = profile(codes, 3)
+    assert_allclose(own[2], 1 / 3)
+    expected = 1 / 9 - np.outer(own[2], own[4])
+    assert_allclose(connected_correlations(codes, 3)[2, :, 4], expected)
 
 
 def test_correlation_of_pairs():
