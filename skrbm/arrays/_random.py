@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
-from scipy import special
+from scipy import special, stats
 from sklearn.utils import check_random_state
 
 from ._namespace import cast, from_numpy, is_foreign, is_torch, like, namespace, to_numpy
@@ -167,6 +167,12 @@ class CommonRng:
         noise = to_numpy(self.uniform(tuple(rate.shape)))
         drawn = np.ceil(special.pdtrik(noise, to_numpy(rate))).clip(0, None)
         return cast(from_numpy(drawn, rate), rate.dtype)
+
+    def binomial(self, n: Array, p: Array) -> Array:
+        """Draw numbers of successes, as quantiles of uniform noise."""
+        noise = to_numpy(self.uniform(tuple(p.shape)))
+        drawn = stats.binom.ppf(noise, np.rint(to_numpy(n)), to_numpy(p)).clip(0, None)
+        return cast(from_numpy(drawn, p), p.dtype)
 
 
 class _ConvertedRng(Rng):

@@ -16,6 +16,7 @@ from ..arrays import (
     make_rng,
     namespace,
     row_blocks,
+    seed_sequence,
     take_rows,
 )
 from ..evaluation._observed import exact_sums, most_units
@@ -71,7 +72,8 @@ def imputed(model, X, method, equations, n_steps, random_state):
             return cast(solution.state.means[0], X.dtype)
 
         return itertools.starmap(solved, _split_missing(model, X))
-    rng = make_rng(random_state, machine.weights[0])
+    seed = seed_sequence(random_state)
+    rng = make_rng(seed, machine.weights[0])
     sampler = chosen_sampler(model, method, rng)
 
     def means(X, observed):
@@ -84,7 +86,9 @@ def imputed(model, X, method, equations, n_steps, random_state):
     def sampled(X, observed):
         if sampler.has_rungs:
             return tempered_mean(machine, X, observed, rng, n_steps, sampler)
-        return clamped_mean(machine, X, observed, rng, n_steps)
+        # a row has the same chain whatever the other rows are
+        own = CommonRng(make_rng(seed, machine.weights[0]), X.shape[0])
+        return clamped_mean(machine, X, observed, own, n_steps)
 
     def exact_or_sampled(X, observed):
         _, holes = rows_with_holes(observed)

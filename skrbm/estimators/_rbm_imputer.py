@@ -38,8 +38,8 @@ class RBMImputer(TransformerMixin, BaseEstimator):
         An estimator with the method ``impute``, such as :class:`RBM`, :class:`TAPRBM` or
         :class:`TabularRBM`. None is ``RBM(64)`` if all columns are binary numbers,
         ``RBM(64, visible="gaussian")`` for other arrays of numbers, and
-        ``TabularRBM(64, covariance="full")`` for DataFrames, text, and arrays with some binary
-        columns.
+        ``TabularRBM(64, covariance="full")`` for DataFrames, text, and arrays with some binary or
+        constant columns.
     add_indicator : bool, default=False
         Whether columns that say which values were missing are appended, one for each column with
         missing values in ``fit`` (:class:`~sklearn.impute.MissingIndicator`).
@@ -144,10 +144,10 @@ class RBMImputer(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         _, missing = observed_columns(self, X, reset=False)
-        X = _safe_indexing(as_table(X), np.flatnonzero(self._kept), axis=1)
+        kept = np.flatnonzero(self._kept)
+        X = _safe_indexing(as_table(X), kept, axis=1)
         found = self.estimator_.impute(X, random_state=self._seed)
-        if not is_frame(found) and found.dtype.kind == "f":  # also where units would clip them
-            found = np.where(missing[:, self._kept], found, X)
+        found = _with_observed(found, X, missing[:, kept])
         if self.indicator_ is None:
             return found
         indicators = self.indicator_.transform(_as_nan(missing))
@@ -175,6 +175,25 @@ class RBMImputer(TransformerMixin, BaseEstimator):
         if self.indicator_ is None:
             return names[self._kept]
         return np.concatenate([names[self._kept], self.indicator_.get_feature_names_out(names)])
+
+
+def _with_observed(found, X, missing):
+    """Return imputed rows with observed values as they were, also those that units do not take."""
+    if not is_frame(found):
+        return np.where(missing, found, np.asarray(X))
+    for j, name in enumerate(found.columns):
+        column, known = _safe_indexing(found, j, axis=1), ~missing[:, j]
+        values, given = (
+            np.array(list(own), dtype=object) for own in (column, _safe_indexing(X, j, axis=1))
+        )
+        if (values[known] == given[known]).all():
+            continue
+        values = np.where(known, given, values).tolist()
+        if hasattr(found, "iloc"):
+            found.isetitem(j, type(column)(values, index=found.index))
+        else:  # polars
+            found = found.with_columns(type(column)(name, values, strict=False))
+    return found
 
 
 def _as_nan(missing):

@@ -31,8 +31,8 @@ class RBMOutlierDetector(OutlierMixin, BaseEstimator):
         An estimator with the method ``score_samples``, such as :class:`RBM` or :class:`TabularRBM`.
         None is ``RBM(64)`` if all columns are binary numbers,
         ``RBM(64, visible="gaussian")`` for other arrays of numbers, and
-        ``TabularRBM(64, covariance="full")`` for DataFrames, text, and arrays with some binary
-        columns.
+        ``TabularRBM(64, covariance="full")`` for DataFrames, text, and arrays with some binary or
+        constant columns.
     contamination : float in (0, 0.5], default=0.1
         Share of the training rows that are outliers.
     random_state : int, RandomState instance or None, default=None

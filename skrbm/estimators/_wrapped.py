@@ -41,7 +41,7 @@ def default_density(X, columns):
     if len(bits) == len(columns):
         return RBM(**common)
     is_array = not is_frame(X) and all(column.dtype.kind in "buif" for column in columns)
-    if is_array and not bits:
+    if is_array and not bits and all(_varies(column) for column in columns):
         return RBM(visible="gaussian", **common)
     return TabularRBM(kinds=dict.fromkeys(bits, "binary"), covariance="full", **common)
 
@@ -49,6 +49,12 @@ def default_density(X, columns):
 def _has_bits(column):
     """Whether the values of a column are numbers, and all of them 0 or 1."""
     return column.dtype.kind in "buif" and bool(np.isin(column[column == column], (0, 1)).all())
+
+
+def _varies(column):
+    """Whether a column of numbers has several values; TabularRBM keeps that of a constant one."""
+    known = column[column == column]
+    return bool((known != known[0]).any())
 
 
 def observed_columns(wrapper, X, reset):

@@ -115,6 +115,8 @@ class NumberColumn(TableColumn):
     @classmethod
     def fit(cls, name, dtype, seen):
         """Return the column of some :class:`Observations`."""
+        if cls.is_whole and (seen.values % 1 != 0).any():
+            raise ValueError(f"column {name!r} of kind {cls.kind!r} has values that are not whole")
         return cls(name, dtype, float(seen.values[0]), float(seen.values[-1]))
 
     @property
@@ -127,19 +129,16 @@ class NumberColumn(TableColumn):
         missing = missing_values(column)
         numbers = np.full(len(column), np.nan)
         numbers[~missing] = as_numbers(column[~missing], self.name) - self.origin
-        if self.is_whole and (numbers[~missing] % 1 != 0).any():
-            raise ValueError(
-                f"column {self.name!r} has kind {self.kind!r} and values that are not whole numbers"
-            )
-        lower, upper = self._limits
-        if (~missing & ((numbers < lower) | (numbers > upper))).any():
+        held = np.clip(np.rint(numbers) if self.is_whole else numbers, *self._limits)
+        if (held != numbers)[~missing].any():
             warnings.warn(
                 f"column {self.name!r} has values out of [{self.lower:g}, {self.upper:g}], the "
-                "range of the training data, which are clipped",
+                f"range of the training data{', or not whole' * self.is_whole}; the nearest ones "
+                "replace them",
                 DataRangeWarning,
                 stacklevel=2,
             )
-        return np.clip(numbers, lower, upper), ()
+        return held, ()
 
     def decode(self, rows, drawn=False):
         """Return values of rows of the unit, or of their means."""

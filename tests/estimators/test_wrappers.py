@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from skrbm import RBM, RBMImputer, RBMOutlierDetector, TabularRBM
+from skrbm.exceptions import DataRangeWarning
 from skrbm.inference import Gibbs
 
 N_BITS = 5
@@ -156,6 +157,40 @@ def test_tables_are_imputed_as_tables(library):
         known = ~missing[name]
         assert (found.loc[known, name] == table.loc[known, name]).all()
         assert_array_equal(found["missingindicator_" + name], missing[name])
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "array"])
+def test_observed_values_stay_as_they_are_where_the_units_do_not_take_them(library):
+    train = {"town": ["Lima", "Oslo"] * 20, "stars": [1, 2, 3, 5] * 10, "size": np.arange(40.0) / 7}
+    rows = {"town": ["Paris", "Lima", None], "stars": [1.5, 99.0, None], "size": [1e9, None, 0.5]}
+    if library == "array":
+        train, rows = (np.array(list(zip(*X.values(), strict=True)), object) for X in (train, rows))
+        missing = rows == None  # noqa: E711
+    else:
+        library = pytest.importorskip(library)
+        train, rows = library.DataFrame(train), library.DataFrame(rows)
+        missing = pd.DataFrame({name: list(rows[name]) for name in rows.columns}).isna().to_numpy()
+    imputer = RBMImputer(SMALL_TABLE, random_state=0).fit(train)
+    with pytest.warns(DataRangeWarning):
+        found = imputer.transform(rows)
+    given, found = np.asarray(rows, dtype=object), np.asarray(found, dtype=object)
+    assert_array_equal(found[~missing], given[~missing])
+    assert set(found[missing][1:]) <= {"Lima", "Oslo", 1, 2, 3, 4, 5}
+
+
+def test_a_row_is_imputed_as_it_is_alone():
+    holes = with_factor(200, 30, noise=0.5, missing=0.5, seed=0)[1]
+    imputer = RBMImputer(RBM(20, visible="gaussian", n_iter=10), random_state=0).fit(holes)
+    alone = np.concatenate([imputer.transform(holes[i : i + 1]) for i in range(5)])
+    assert_allclose(alone, imputer.transform(holes)[:5], rtol=1e-9)
+
+
+@pytest.mark.law
+def test_a_constant_column_is_imputed_by_its_value():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    X[:, 1] = 5e6
+    holes = np.where(np.eye(60, 2), np.nan, X)
+    assert RBMImputer(random_state=0).fit(holes).transform(holes)[1, 1] == 5e6
 
 
 def test_an_imputer_serves_in_a_pipeline_and_in_a_search():
