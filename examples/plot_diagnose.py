@@ -44,7 +44,7 @@ chains = Gibbs(n_steps=3, start="noise")
 short = RBM(16, inference=chains, learning_rate=0.05, n_iter=200, random_state=0)
 short.fit(X_train)
 diagnosis = diagnose(short, X_test, n_chains=200, n_steps=2000, random_state=0)
-DiagnosisDisplay.from_diagnosis(diagnosis)
+DiagnosisDisplay(diagnosis).plot()
 plt.show()
 
 # %%
@@ -62,7 +62,8 @@ persistent = RBM(
     random_state=0,
 )
 persistent.fit(X_train)
-DiagnosisDisplay.from_estimator(persistent, X_test, n_chains=200, random_state=0)
+diagnosis = diagnose(persistent, X_test, n_chains=200, random_state=0)
+DiagnosisDisplay(diagnosis).plot()
 plt.show()
 
 # %%

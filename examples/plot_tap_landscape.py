@@ -29,7 +29,7 @@ from skrbm.learning import SGD
 
 X, y = load_digits(return_X_y=True)
 X = (X > 7).astype("float32")
-recorder = SolutionsRecorder(X[:1000], epochs=[0, 3, 5, 7, 10, 20, 30, 40], keep_solutions=True)
+recorder = SolutionsRecorder(X[:1000], epochs=[0, 3, 5, 7, 10, 20, 30, 40])
 paper = SGD(momentum=0.5, alpha=0.001, schedule="constant", centered=False, average=False)
 settings = {"batch_size": 20, "learning_rate": 0.1, "n_iter": 40, "random_state": 0}
 rbm = TAPRBM(64, inference=TAP(max_iter=10, start="data"), optimizer=paper, **settings)
@@ -49,7 +49,7 @@ plt.show()
 # The solutions that attract most rows, with the number of rows. If each row is assigned the most
 # common digit of its solution, this fraction is right:
 
-found = recorder.records_[-1]["solutions"]
+found = recorder.solutions_[-1]
 digits = y[: len(found.labels)]
 right = [np.bincount(digits[found.labels == k]).max() for k in range(len(found))]
 print(f"{sum(right) / sum(found.counts):.3f}")

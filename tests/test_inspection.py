@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
+from sklearn.manifold import Isomap
 from sklearn.pipeline import make_pipeline
 
 from skrbm import RBM, TAPRBM, BernoulliRBM, ConditionalRBM, RBMClassifier, RBMOutlierDetector
@@ -16,7 +17,6 @@ from skrbm.inspection import (
     FreeEnergyDisplay,
     HistoryDisplay,
     LandscapeDisplay,
-    SamplesDisplay,
     SolutionsRecorder,
 )
 from skrbm.learning import SGD
@@ -70,13 +70,13 @@ def test_some_components(rbm):
 
 def test_components_that_are_given_keep_their_order():
     rows = np.random.default_rng(0).normal(size=(3, 12))
-    display = ComponentsDisplay.from_components(rows.tolist(), image_shape=(4, 3), n_columns=3)
+    display = ComponentsDisplay(rows.tolist(), (4, 3)).plot(n_columns=3)
     for image, row in zip(images(display), rows, strict=True):
         assert_array_equal(image.get_array(), row.reshape(4, 3))
     with pytest.raises(ValueError, match="12 features do not fill"):
-        ComponentsDisplay.from_components(rows)
+        ComponentsDisplay(rows)
     with pytest.raises(ValueError, match="Expected 2D array"):
-        ComponentsDisplay.from_components(rows[0])
+        ComponentsDisplay(rows[0])
 
 
 def test_history(rbm):
@@ -107,15 +107,6 @@ def test_history_of_likelihoods_has_a_band():
     assert HistoryDisplay(history).plot(quantity="tap_log_likelihood").bands_ == []
     history["log_likelihood"][1:3] = [np.nan, np.nan]
     assert HistoryDisplay(history).plot().ax_.get_ylabel() == "tap log likelihood"
-
-
-@pytest.mark.parametrize(
-    "Display",
-    [ComponentsDisplay, DiagnosisDisplay, HistoryDisplay, FreeEnergyDisplay, LandscapeDisplay],
-)
-def test_unfitted(Display):
-    with pytest.raises(NotFittedError):
-        Display.from_estimator(TAPRBM())
 
 
 # ---------------------------------------------------------------- ranking of components
@@ -192,62 +183,44 @@ def machine(n_starts=None, **params):
 
 
 @pytest.fixture(scope="module")
-def trained():
-    """A machine with a solution for each pattern at least."""
-    rbm = machine().fit(pattern_rows())
-    assert len(rbm.solutions(pattern_rows())) >= 4
-    return rbm
+def recorder():
+    recorder = SolutionsRecorder(pattern_rows(), every=16)
+    machine().set_callbacks(recorder).fit(pattern_rows())
+    return recorder
 
 
-@pytest.fixture(scope="module")
-def recorded():
-    recorder = SolutionsRecorder(pattern_rows(), every=16, keep_solutions=True)
-    return machine().set_callbacks(recorder).fit(pattern_rows()), recorder
-
-
-def test_records_are_the_solutions_of_each_epoch(recorded):
-    _, recorder = recorded
+def test_records_are_the_solutions_of_each_epoch(recorder):
     X = pattern_rows()
-    assert [record["epoch"] for record in recorder.records_] == [0, 16, 32, 48]
-    for record in recorder.records_[1:]:
-        found = machine(n_iter=record["epoch"]).fit(X).solutions(X)
-        assert record["n_solutions"] == len(found) == len(record["solutions"])
-        assert record["n_unique"] == found.n_unique
-        assert (record["n_starts"], record["n_unconverged"]) == (60, found.n_unconverged)
-        assert_allclose(record["free_energies"], found.free_energies, rtol=1e-9)
-        assert_allclose(record["free_energies_per_unit"], found.free_energies / 18, rtol=1e-9)
-        assert record["log_partition"] == pytest.approx(found.log_partition(), rel=1e-9)
-    first, last = recorder.records_[0], recorder.records_[-1]
-    assert first["n_solutions"] == 1 < last["n_solutions"]
+    assert recorder.epochs_ == [0, 16, 32, 48]
+    first, second, _, last = recorder.solutions_
+    found = machine(n_iter=16).fit(X).solutions(X)
+    assert_allclose(second.free_energies, found.free_energies, rtol=1e-9)
+    assert_array_equal(second.labels, found.labels)
+    assert len(first) == 1 < len(last)
     # Before training there are next to no couplings: log Z is that of independent units.
-    rates = X.mean(axis=0)
-    assert first["log_partition"] == pytest.approx(6 * np.log(2) - np.log(1 - rates).sum(), abs=0.1)
+    log_z = 6 * np.log(2) - np.log(1 - X.mean(axis=0)).sum()
+    assert first.log_partition() == pytest.approx(log_z, abs=0.1)
 
 
 def test_records_of_chosen_epochs_and_of_the_own_starts():
     recorder = SolutionsRecorder(epochs=[1, 3, 99])
     rbm = machine(n_iter=3).set_callbacks(recorder).fit(pattern_rows())
-    assert [record["epoch"] for record in recorder.records_] == [1, 3]
-    assert all("solutions" not in record for record in recorder.records_)
-    assert recorder.records_[-1]["n_starts"] == len(rbm.starts_)
-    assert_allclose(recorder.records_[-1]["free_energies"], rbm.solutions().free_energies)
+    assert recorder.epochs_ == [1, 3]
+    assert_allclose(recorder.solutions_[-1].free_energies, rbm.solutions().free_energies)
 
 
-def test_records_go_on_with_a_warm_start_and_begin_anew_without():
+def test_records_continue_with_a_warm_start_only():
     recorder = SolutionsRecorder(every=2)
     rbm = machine(n_iter=3, warm_start=True).set_callbacks(recorder).fit(pattern_rows())
     rbm.fit(pattern_rows())
-    assert [record["epoch"] for record in recorder.records_] == [0, 2, 4, 6]
+    assert recorder.epochs_ == [0, 2, 4, 6]
     rbm.set_params(warm_start=False).fit(pattern_rows())
-    assert [record["epoch"] for record in recorder.records_] == [0, 2]
+    assert recorder.epochs_ == [0, 2]
 
 
-@pytest.mark.parametrize(
-    "params", [{"every": 0}, {"epochs": [1, -1]}, {"epochs": "all"}, {"epochs": 3}]
-)
-def test_errors_of_recorders_and_of_what_lacks_records(params):
-    with pytest.raises(ValueError, match=next(iter(params))):
-        SolutionsRecorder(**params)
+def test_errors_of_recorders_and_of_what_lacks_records():
+    with pytest.raises(ValueError, match="every"):
+        SolutionsRecorder(every=0)
     with pytest.raises(ValueError, match="recorder"):
         LandscapeDisplay.from_recorder(SolutionsRecorder())
     with pytest.raises(TypeError, match="solutions"):
@@ -257,128 +230,66 @@ def test_errors_of_recorders_and_of_what_lacks_records(params):
 # ------------------------------------------------------------- displays of solutions
 
 
-def test_free_energies_over_the_epochs(recorded):
-    _, recorder = recorded
-    display = FreeEnergyDisplay.from_recorder(recorder, n_slices=2)
+def test_free_energies_over_the_epochs(recorder):
+    display = FreeEnergyDisplay.from_recorder(recorder)
     course, *histograms = display.axes_
     dots, mean = course.lines
-    pairs = [(r["epoch"], energy) for r in recorder.records_ for energy in r["free_energies"]]
+    energies = [found.free_energies for found in recorder.solutions_]
+    pairs = [(e, f) for e, each in zip(recorder.epochs_, energies, strict=True) for f in each]
     assert_array_equal(dots.get_xydata(), pairs)
-    assert_array_equal(mean.get_xdata(), [0, 16, 32, 48])
-    assert_allclose(mean.get_ydata(), [-r["log_partition"] for r in recorder.records_])
+    assert_allclose(mean.get_ydata(), [each.mean() for each in energies])
     (counts,) = [ax for ax in display.figure_.axes if ax not in display.axes_]
-    sizes = [r["n_solutions"] for r in recorder.records_]
-    assert_array_equal(counts.lines[0].get_ydata(), sizes)
-    assert len(histograms) == 2
-    last = histograms[-1]
-    assert last.get_title() == f"epoch 48: {sizes[-1]} solutions"
-    areas = [bar.get_width() * bar.get_height() for bar in last.patches]
+    assert_array_equal(counts.lines[0].get_ydata(), [len(each) for each in energies])
+    assert len(histograms) == sum(len(each) > 1 for each in energies)
+    areas = [bar.get_width() * bar.get_height() for bar in histograms[-1].patches]
     assert sum(areas) == pytest.approx(1)
-    (density,) = last.lines
+    (density,) = histograms[-1].lines
     assert 0.8 < np.trapezoid(density.get_ydata(), density.get_xdata()) <= 1
     display.figure_.canvas.draw()
-
-
-def test_free_energies_of_one_machine(trained):
-    X = pattern_rows()
-    display = FreeEnergyDisplay.from_estimator(trained, X)
-    assert len(display.axes_) == 1
-    assert display.axes_[0].get_title() == f"epoch 48: {len(trained.solutions(X))} solutions"
-    display.figure_.canvas.draw()
-    alone = FreeEnergyDisplay.from_estimator(machine(n_iter=0).fit(X))
-    assert alone.axes_[0].get_title() == "epoch 0: 1 solution"
-    assert len(alone.axes_[0].patches) == 1 and not alone.axes_[0].lines
-    alone.figure_.canvas.draw()
-    with pytest.raises(ValueError, match="n_slices must be an integer >= 1, got 0"):
-        display.plot(n_slices=0)
-
-
-class Doubled:
-    """An embedding: the first two columns, twice as large, of which the fit is remembered."""
-
-    def __sklearn_clone__(self):
-        return self
-
-    def fit_transform(self, X):
-        self.fitted_on = X
-        return self.transform(X)
-
-    def transform(self, X):
-        return 2 * X[:, :2]
-
-
-class Whole:
-    """An embedding without ``transform``, as t-SNE."""
-
-    def __init__(self, n_components=2):
-        self.n_components = n_components
-
-    def __sklearn_clone__(self):
-        return self
-
-    def fit_transform(self, X):
-        self.n_rows = len(X)
-        return X[:, : self.n_components]
+    alone = FreeEnergyDisplay(recorder.epochs_[:1], recorder.solutions_[:1]).plot()
+    assert len(alone.axes_[1].patches) == 1 and not alone.axes_[1].lines
 
 
 def offsets(ax, index=0):
     return np.asarray(ax.collections[index].get_offsets())
 
 
-def test_landscape_of_several_epochs(recorded):
-    """All in the embedding that is fitted on the last epoch's means of all units."""
-    _, recorder = recorded
-    embedding, found = Doubled(), [record["solutions"] for record in recorder.records_]
-    display = LandscapeDisplay.from_recorder(recorder, embedding=embedding, n_columns=4)
-    assert_array_equal(embedding.fitted_on, np.hstack(found[-1].means))
-    assert display.axes_.shape == (4,)
-    for ax, record, one in zip(display.axes_, recorder.records_, found, strict=True):
-        assert ax.get_title().startswith(f"epoch {record['epoch']}: {len(one)} solution")
-        assert_allclose(offsets(ax), 2 * one.visible_means[:, :2])
-        assert_array_equal(ax.collections[0].get_array(), one.free_energies)
-    display.figure_.canvas.draw()
-    two = LandscapeDisplay.from_recorder(recorder, embedding=embedding, n_epochs=2)
-    assert [ax.get_title()[:8] for ax in two.axes_] == ["epoch 0:", "epoch 48"]
-
-
-def test_landscape_among_the_starts(recorded):
-    _, recorder = recorded
-    X, y, embedding = pattern_rows(), np.arange(60) % 3, Doubled()
-    display = LandscapeDisplay.from_recorder(
-        recorder, y, fit_on="starts", embedding=embedding, lines=True
+def test_landscape_of_several_epochs(recorder):
+    """All in the embedding of the last epoch's means of all units."""
+    display = LandscapeDisplay.from_recorder(recorder)
+    last = np.hstack(recorder.solutions_[-1].means)
+    n_neighbors = min(10, len(last) - 1)
+    assert_array_equal(
+        offsets(display.axes_[-1]), Isomap(n_neighbors=n_neighbors).fit_transform(last)
     )
-    assert_array_equal(embedding.fitted_on, X)
-    ax, found = display.axes_[-1], recorder.records_[-1]["solutions"]
-    for label in range(3):
-        assert_allclose(offsets(ax, label), 2 * X[y == label, :2])
-    assert_allclose(offsets(ax, 3), 2 * found.visible_means[:, :2])
-    sizes = ax.collections[3].get_sizes()
+    for ax, found in zip(display.axes_, recorder.solutions_, strict=True):
+        assert offsets(ax).shape == (len(found), 2)
+        assert_array_equal(ax.collections[0].get_array(), found.free_energies)
+    display.figure_.canvas.draw()
+
+
+@pytest.mark.parametrize("y", [None, np.arange(60) % 3])
+def test_landscape_among_the_starts(recorder, y):
+    display = LandscapeDisplay.from_recorder(recorder, y, fit_on="starts")
+    starts, (ax, found) = display.start_points[-1], (display.axes_[-1], recorder.solutions_[-1])
+    assert_array_equal(starts, Isomap(n_neighbors=10).fit_transform(pattern_rows()))
+    *dots, solutions = (np.asarray(c.get_offsets()) for c in ax.collections)
+    expected = [starts] if y is None else [starts[y == label] for label in range(3)]
+    for drawn, points in zip(dots, expected, strict=True):
+        assert_array_equal(drawn, points)
+    assert_array_equal(solutions, display.points[-1])
+    sizes = ax.collections[-1].get_sizes()
     assert_array_equal(np.argsort(sizes, kind="stable"), np.argsort(found.counts, kind="stable"))
-    ends = np.stack([line.get_xydata()[-1] for line in ax.lines])
-    assert_allclose(ends, 2 * found.visible_means[found.labels, :2])
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["0", "1", "2"]
     display.figure_.canvas.draw()
 
 
 def test_landscape_of_starts_that_change():
     """The estimator's own starts differ from epoch to epoch; each picture shows its own."""
-    recorder = SolutionsRecorder(every=1, keep_solutions=True)
+    recorder = SolutionsRecorder(every=1)
     machine(n_starts=25, n_iter=2).set_callbacks(recorder).fit(pattern_rows())
-    display = LandscapeDisplay.from_recorder(recorder, fit_on="starts", embedding=Doubled())
-    for ax, record in zip(display.axes_, recorder.records_, strict=True):
-        assert_allclose(offsets(ax), 2 * record["solutions"].starts[:, :2])
-
-
-@pytest.mark.parametrize("fit_on", ["solutions", "starts"])
-def test_landscape_by_isomap_and_by_embeddings_without_transform(trained, fit_on):
-    X, whole = pattern_rows(), Whole()
-    n_shown = len(trained.solutions(X)) + (60 if fit_on == "starts" else 0)
-    for embedding in (None, whole):
-        display = LandscapeDisplay.from_estimator(trained, X, fit_on=fit_on, embedding=embedding)
-        points = np.concatenate([np.asarray(c.get_offsets()) for c in display.axes_[0].collections])
-        assert points.shape == (n_shown, 2) and np.isfinite(points).all()
-        display.figure_.canvas.draw()
-    assert whole.n_rows == n_shown
+    display = LandscapeDisplay.from_recorder(recorder, fit_on="starts")
+    assert not np.array_equal(*display.start_points[1:])
+    assert all(points.shape == (25, 2) for points in display.start_points)
 
 
 @pytest.mark.parametrize(
@@ -387,19 +298,18 @@ def test_landscape_by_isomap_and_by_embeddings_without_transform(trained, fit_on
         ({"fit_on": "data"}, "fit_on"),
         ({"y": np.zeros(60)}, "y"),
         ({"fit_on": "starts", "y": np.zeros(3)}, "y"),
-        ({"embedding": Whole(3)}, "embedding"),
     ],
 )
-def test_landscapes_that_cannot_be_drawn(trained, params, message):
+def test_landscapes_that_cannot_be_drawn(recorder, params, message):
     with pytest.raises(ValueError, match=message):
-        LandscapeDisplay.from_estimator(trained, pattern_rows(), **params)
+        LandscapeDisplay.from_recorder(recorder, **params)
 
 
 def test_diagnosis(rbm):
     X = (np.random.default_rng(1).random((60, 12)) < 0.5).astype(float)
     options = {"n_chains": 20, "n_steps": 40, "random_state": 0}
-    display = DiagnosisDisplay.from_estimator(rbm, X, **options)
     d = diagnose(rbm, X, **options)
+    display = DiagnosisDisplay(d).plot()
     assert len(display.axes_) == 5 and len(display.figure_.axes) == 5
     first, *moments, last = display.axes_
     for line, k in zip(first.lines, range(6), strict=False):
@@ -413,19 +323,15 @@ def test_diagnosis(rbm):
         assert ax.get_title().startswith(f"{order} moments")
     assert_array_equal(last.lines[0].get_xdata(), d.quality.sweeps)
     assert_array_equal(last.lines[0].get_ydata(), d.quality.error)
-    assert display.figure_.get_suptitle() == d.summary
     display.figure_.canvas.draw()
 
 
-def test_diagnosis_without_data_in_a_given_figure():
-    chains = np.random.default_rng(0).random((50, 4, 9))
+def test_diagnosis_without_data_in_a_given_figure(rbm):
     figure = plt.figure()
-    display = DiagnosisDisplay.from_diagnosis(diagnose(chains=chains), figure=figure)
+    d = diagnose(rbm, n_chains=20, n_steps=40, random_state=0)
+    display = DiagnosisDisplay(d).plot(figure=figure)
     (ax,) = display.axes_
     assert display.figure_ is figure and len(ax.lines) == 7  # six observables and the line of zero
-    labels = [line.get_label() for line in ax.lines[:6]]
-    assert labels == sorted(labels)
-    DiagnosisDisplay.from_diagnosis(diagnose(chains=np.ones((9, 3))))
     figure.canvas.draw()
 
 
@@ -453,28 +359,6 @@ def test_training_and_validation_are_drawn_together():
         "training",
         "validation",
     ]
-
-
-def test_samples_are_those_of_the_estimator(rbm):
-    display = SamplesDisplay.from_estimator(rbm, n_samples=6, image_shape=(3, 4), random_state=0)
-    drawn = np.stack([image.get_array().ravel() for image in images(display)])
-    assert_array_equal(drawn, rbm.sample(6, random_state=0))
-    with pytest.raises(ValueError, match="image_shape"):
-        SamplesDisplay.from_estimator(rbm)
-
-
-def test_completions_are_drawn_beside_their_images(rbm):
-    X = (np.random.default_rng(1).random((2, 12)) < 0.5).astype(float)
-    X[:, 6:] = np.nan
-    options = {"n_samples": 2, "image_shape": (3, 4), "random_state": 0}
-    display = SamplesDisplay.from_estimator(rbm, X, **options)
-    assert display.axes_.shape == (2, 4)
-    for row, drawn in zip(X, np.array(images(display)).reshape(2, 4), strict=True):
-        given, mean, *draws = (image.get_array() for image in drawn)
-        assert_array_equal(given.mask.ravel(), np.isnan(row))
-        for filled in (mean, *draws):
-            assert_array_equal(filled.ravel()[:6], row[:6])
-        assert_allclose(mean.ravel(), rbm.impute(row[None])[0], rtol=1e-6)
 
 
 def test_the_lowest_scores_of_features_come_first():

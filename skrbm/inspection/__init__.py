@@ -7,7 +7,6 @@ from ._free_energy import FreeEnergyDisplay
 from ._history import HistoryDisplay
 from ._landscape import LandscapeDisplay
 from ._recorder import SolutionsRecorder
-from ._samples import SamplesDisplay
 
 __all__ = [
     "ComponentsDisplay",
@@ -16,6 +15,5 @@ __all__ = [
     "FreeEnergyDisplay",
     "HistoryDisplay",
     "LandscapeDisplay",
-    "SamplesDisplay",
     "SolutionsRecorder",
 ]

@@ -1,11 +1,12 @@
 """Receptive fields of the hidden units."""
 
+import math
+
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from .._checks import check_count, look_up
 from ..arrays import to_numpy
-from ._base import draw_images, shape_of_images
 
 _SPREAD_POWER = 0.1
 
@@ -15,20 +16,31 @@ class ComponentsDisplay:
 
     Parameters
     ----------
-    components : ndarray of shape (n_components, n_features)
-        Weights.
-    image_shape : tuple of int
-        Height and width, with height * width = n_features.
+    components : array-like of shape (n_components, n_features)
+        Weights, or other rows of visible values.
+    image_shape : tuple of int, default=None
+        Height and width, with height * width = n_features; default: a square.
 
     Attributes
     ----------
     figure_ : matplotlib Figure
     axes_ : ndarray of matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If the features do not fill an image.
     """
 
-    def __init__(self, components, image_shape):
-        self.components = components
-        self.image_shape = image_shape
+    def __init__(self, components, image_shape=None):
+        self.components = check_array(to_numpy(components))
+        n_features = self.components.shape[1]
+        self.image_shape = image_shape or (math.isqrt(n_features),) * 2
+        if math.prod(self.image_shape) != n_features:
+            raise ValueError(
+                f"{n_features} features do not fill an image of shape {tuple(self.image_shape)}; "
+                "give image_shape=(height, width)"
+            )
 
     @classmethod
     def from_estimator(
@@ -81,40 +93,25 @@ class ComponentsDisplay:
                 "give the step, such as model[0], and of an RBMClassifier model.rbm_"
             )
         check_count("n_components", n_components, 1)
-        components = estimator.components_
-        components = to_numpy(components[0] if _is_deep(estimator) else components)
+        look_up("rank_by", rank_by, {"norm": 0, "spread": 0, "activation": 0})
+        sign = look_up("end", end, {"highest": -1, "lowest": 1})
+        is_deep = hasattr(estimator, "transform_layer")
+        components = to_numpy(estimator.components_[0] if is_deep else estimator.components_)
         if components.ndim > 2:  # of sites with several values, which are an image of both
             image_shape = components.shape[1:] if image_shape is None else image_shape
             components = components.reshape(len(components), -1)
-        scores = look_up("rank_by", rank_by, _SCORES)(estimator, components, X)
-        order = np.argsort(look_up("end", end, _SIGNS) * scores, kind="stable")
-        shown = components[order[:n_components]]
-        return cls.from_components(shown, image_shape=image_shape, **plot_params)
-
-    @classmethod
-    def from_components(cls, components, *, image_shape=None, **plot_params):
-        """Show weights, or other rows of visible values.
-
-        Parameters
-        ----------
-        components : array-like of shape (n_components, n_features)
-            The images.
-        image_shape : tuple of int, default=None
-            Height and width of the images; default: a square.
-        **plot_params
-            Passed to :meth:`plot`.
-
-        Returns
-        -------
-        ComponentsDisplay
-
-        Raises
-        ------
-        ValueError
-            If the features do not fill an image.
-        """
-        components = check_array(to_numpy(components))
-        return cls(components, shape_of_images(components, image_shape)).plot(**plot_params)
+        if rank_by == "norm":
+            scores = np.linalg.norm(components, axis=1)
+        elif rank_by == "spread":
+            sums = np.sum(np.abs(components) ** _SPREAD_POWER, axis=1, dtype=np.float64)
+            scores = sums ** (1 / _SPREAD_POWER)
+        elif X is None:
+            raise ValueError("rank_by='activation' needs X")
+        else:
+            hidden = estimator.transform_layer(X, 0) if is_deep else estimator.transform(X)
+            scores = np.asarray(to_numpy(hidden), dtype=np.float64).mean(axis=0)
+        first = np.argsort(sign * scores, kind="stable")[:n_components]
+        return cls(components[first], image_shape).plot(**plot_params)
 
     def plot(self, *, n_columns=None, cmap="RdBu_r", figure=None):
         """Draw the images on one symmetric colour scale.
@@ -132,34 +129,20 @@ class ComponentsDisplay:
         -------
         self : ComponentsDisplay
         """
+        import matplotlib.pyplot as plt
+
+        check_count("n_columns", n_columns, 1, or_none=True)
+        n_columns = n_columns or math.ceil(math.sqrt(len(self.components)))
+        n_rows = math.ceil(len(self.components) / n_columns)
+        if figure is None:
+            figure = plt.figure(figsize=(0.55 * n_columns, 0.55 * n_rows))
+        spaces = {"wspace": 0.08, "hspace": 0.08}
+        axes = figure.subplots(n_rows, n_columns, squeeze=False, gridspec_kw=spaces)
         limit = np.quantile(np.abs(self.components), 0.999)
-        options = {"cmap": cmap, "vmin": -limit, "vmax": limit}
-        self.figure_, self.axes_ = draw_images(
-            self.components, self.image_shape, n_columns, figure, 0.55, **options
-        )
+        options = {"cmap": cmap, "vmin": -limit, "vmax": limit, "interpolation": "nearest"}
+        for axis in axes.flat:
+            axis.set_axis_off()
+        for axis, image in zip(axes.flat, self.components, strict=False):
+            axis.imshow(image.reshape(self.image_shape), **options)
+        self.figure_, self.axes_ = figure, axes
         return self
-
-
-def _is_deep(estimator):
-    return hasattr(estimator, "transform_layer")
-
-
-def _norms(estimator, components, X):
-    return np.linalg.norm(components, axis=1)
-
-
-def _spreads(estimator, components, X):
-    sums = np.sum(np.abs(components) ** _SPREAD_POWER, axis=1, dtype=np.float64)
-    return sums ** (1 / _SPREAD_POWER)
-
-
-def _activations(estimator, components, X):
-    if X is None:
-        raise ValueError("rank_by='activation' needs X")
-    deep = _is_deep(estimator)
-    hidden = estimator.transform_layer(X, 0) if deep else estimator.transform(X)
-    return np.asarray(to_numpy(hidden), dtype=np.float64).mean(axis=0)
-
-
-_SCORES = {"norm": _norms, "spread": _spreads, "activation": _activations}
-_SIGNS = {"highest": -1, "lowest": 1}  # of what is sorted

@@ -77,17 +77,16 @@ class FeatureScoresDisplay:
         for i, axis in enumerate(axes):
             lowest = np.argsort(self.scores[i])[:n_features]  # NaN comes last
             lowest = lowest[np.isfinite(self.scores[i][lowest])]
-            labels = [self._label(i, j) for j in lowest]
+            labels = [str(self.feature_names[j]) for j in lowest]
+            if self.values is not None:
+                values = [self.values[i][j] for j in lowest]
+                labels = [
+                    f"{label} = {value:.4g}" if isinstance(value, float) else f"{label} = {value}"
+                    for label, value in zip(labels, values, strict=True)
+                ]
             axis.barh(range(len(lowest)), self.scores[i][lowest])
             axis.set_yticks(range(len(lowest)), labels)
             axis.invert_yaxis()
             axis.set_xlabel("log p(value | others) (nats)")
         self.figure_, self.axes_ = figure, axes
         return self
-
-    def _label(self, i, j):
-        if self.values is None:
-            return str(self.feature_names[j])
-        value = self.values[i][j]
-        value = f"{value:.4g}" if isinstance(value, float) else str(value)
-        return f"{self.feature_names[j]} = {value}"

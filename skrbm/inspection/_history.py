@@ -5,16 +5,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import look_up
 
-_DEFAULTS = (
-    "tap_log_likelihood",
-    "validation_error",
-    "converged",
-    "updated",
-    "time",
-    "learning_rate",
-)
+_DEFAULTS = "tap_log_likelihood", "validation_error", "converged", "updated", "time"
 _LABELS = {"log_likelihood": "training", "score": "validation"}
-_ERROR, _WITH_ERROR = "log_likelihood_std", ("log_likelihood", "score")
 
 
 class HistoryDisplay:
@@ -54,24 +46,7 @@ class HistoryDisplay:
         if not hasattr(estimator, "history_"):
             advice = "; plot the columns of path_" if hasattr(estimator, "path_") else ""
             raise ValueError(f"{type(estimator).__name__} has no history_ of epochs{advice}")
-        return cls.from_history(estimator.history_, **plot_params)
-
-    @classmethod
-    def from_history(cls, history, **plot_params):
-        """Show a history, such as one of several fits.
-
-        Parameters
-        ----------
-        history : dict of list
-            ``history_`` of an estimator.
-        **plot_params
-            Passed to :meth:`plot`.
-
-        Returns
-        -------
-        HistoryDisplay
-        """
-        return cls(history).plot(**plot_params)
+        return cls(estimator.history_).plot(**plot_params)
 
     def plot(self, *, quantity=None, ax=None, **line_params):
         """Draw one quantity, or training and validation, over the epochs with measurements.
@@ -103,11 +78,13 @@ class HistoryDisplay:
 
         if not self.history.get("epoch"):
             raise ValueError("history has no epochs, as the machine was not trained by fit")
-        chosen = self._default() if quantity is None else quantity
-        look_up("quantity", chosen, self.history)
-        names = [chosen]
-        if quantity is None and chosen == "log_likelihood" and "score" in self.history:
-            names.append("score")
+        names = [quantity]
+        if quantity is None:
+            measured = np.isfinite(self.history.get("log_likelihood", [np.nan]))
+            names = [name for name in _LABELS if name in self.history]
+            if measured.mean() < 0.5:
+                names = [next((name for name in _DEFAULTS if name in self.history), None)]
+        look_up("quantity", names[0], self.history)
         if ax is None:
             _, ax = plt.subplots()
         self.lines_, self.bands_ = [], []
@@ -116,8 +93,7 @@ class HistoryDisplay:
             self._draw(name, ax, **(label | line_params))
         if len(names) > 1:
             ax.legend(frameon=False)
-        ax.set_xlabel("epoch")
-        ax.set_ylabel(chosen.replace("_", " "))
+        ax.set(xlabel="epoch", ylabel=names[0].replace("_", " "))
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
@@ -126,16 +102,8 @@ class HistoryDisplay:
         known = np.isfinite(values)
         marker = {} if known.all() else {"marker": "."}
         self.lines_ += ax.plot(epochs[known], values[known], **(marker | line_params))
-        if quantity in _WITH_ERROR and _ERROR in self.history:
-            half = 2 * np.array(self.history[_ERROR], float)[known]
-            values, colour = values[known], self.lines_[-1].get_color()
-            band = ax.fill_between(
-                epochs[known], values - half, values + half, color=colour, alpha=0.2, linewidth=2
-            )
-            self.bands_.append(band)
-
-    def _default(self):
-        measured = np.isfinite(self.history.get("log_likelihood", []))
-        if measured.size and measured.mean() >= 0.5:
-            return "log_likelihood"
-        return next((name for name in _DEFAULTS if name in self.history), None)
+        if quantity in _LABELS and "log_likelihood_std" in self.history:
+            half = 2 * np.array(self.history["log_likelihood_std"], float)[known]
+            ends = epochs[known], values[known] - half, values[known] + half
+            colour = self.lines_[-1].get_color()
+            self.bands_.append(ax.fill_between(*ends, color=colour, alpha=0.2, linewidth=2))

@@ -1,9 +1,8 @@
 """A callback that records the solutions of the mean-field equations during training."""
 
-import numpy as np
-
 from .._checks import check_count
-from ._base import record_of
+
+_MOST_SHOWN = 4  # epochs of which a display shows solutions
 
 
 class SolutionsRecorder:
@@ -20,18 +19,13 @@ class SolutionsRecorder:
         Interval between records, from epoch 0, before training.
     epochs : iterable of int, default=None
         Record these epochs instead.
-    unique_tol : float, default=1e-2
-        As in :meth:`skrbm.TAPRBM.solutions`.
-    keep_solutions : bool, default=False
-        Keep the :class:`~skrbm.evaluation.Solutions`, as :class:`LandscapeDisplay` needs them.
 
     Attributes
     ----------
-    records_ : list of dict
-        Keys of each: ``epoch``, ``n_solutions``, ``n_unique`` (by tolerance), ``n_starts``,
-        ``n_unconverged``, ``free_energies`` (in nats, ascending), ``free_energies_per_unit``
-        (divided by the number of all units), ``log_partition`` (minus their mean) and, with
-        ``keep_solutions``, ``solutions``. A fit without ``warm_start`` clears the list.
+    epochs_ : list of int
+        The recorded epochs. A fit without ``warm_start`` clears the records.
+    solutions_ : list of Solutions
+        The :class:`~skrbm.evaluation.Solutions` of each.
 
     Examples
     --------
@@ -41,15 +35,15 @@ class SolutionsRecorder:
     >>> X = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 1]])
     >>> recorder = SolutionsRecorder(X, every=5)
     >>> rbm = TAPRBM(n_components=2, n_iter=10, random_state=0).set_callbacks(recorder).fit(X)
-    >>> [record["epoch"] for record in recorder.records_]
+    >>> recorder.epochs_
     [0, 5, 10]
     """
 
-    def __init__(self, X=None, *, every=1, epochs=None, unique_tol=1e-2, keep_solutions=False):
+    def __init__(self, X=None, *, every=1, epochs=None):
         check_count("every", every, 1)
-        self.X, self.every, self.epochs = X, every, _epochs(epochs)
-        self.unique_tol, self.keep_solutions = unique_tol, keep_solutions
-        self.records_ = []
+        self.X, self.every = X, every
+        self.epochs = None if epochs is None else frozenset(epochs)
+        self.epochs_, self.solutions_ = [], []
 
     def setup(self, estimator, context):
         """Check that the estimator has solutions."""
@@ -64,10 +58,10 @@ class SolutionsRecorder:
 
     def on_fit_task_begin(self, estimator, context, *, fitted_estimator=None):
         """Record the machine before training."""
-        if context.task_name == "fit" and fitted_estimator is not None:
-            if not estimator.history_.get("epoch"):
-                self.records_ = []
-                self._record(0, fitted_estimator)
+        is_first = context.task_name == "fit" and not estimator.history_.get("epoch")
+        if is_first and fitted_estimator is not None:
+            self.epochs_, self.solutions_ = [], []
+            self._record(0, fitted_estimator)
 
     def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
         """Record the machine after an epoch."""
@@ -75,20 +69,26 @@ class SolutionsRecorder:
             self._record(estimator.history_["epoch"][-1], fitted_estimator)
 
     def _record(self, epoch, estimator):
-        if epoch not in self.epochs if self.epochs is not None else epoch % self.every:
-            return
-        record = record_of(estimator, self.X, self.unique_tol, epoch)
-        if not self.keep_solutions:
-            del record["solutions"]
-        self.records_.append(record)
+        if epoch % self.every == 0 if self.epochs is None else epoch in self.epochs:
+            self.epochs_.append(epoch)
+            self.solutions_.append(estimator.solutions(self.X))
 
 
-def _epochs(epochs):
-    if epochs is None:
-        return None
-    if not np.iterable(epochs):
-        raise ValueError(f"epochs must be a list of integers, got {epochs!r}")
-    epochs = list(epochs)
-    for epoch in epochs:
-        check_count("each of epochs", epoch, 0)
-    return frozenset(epochs)
+def records_of(recorder):
+    """Return the epochs and the solutions of a recorder, of which there must be some."""
+    if not recorder.epochs_:
+        raise ValueError(
+            "the recorder has no records; give it to set_callbacks of an estimator and call fit"
+        )
+    return recorder.epochs_, recorder.solutions_
+
+
+def shown(items):
+    """Return at most four items, evenly spaced from the first to the last."""
+    n = min(_MOST_SHOWN, len(items))
+    return [items[round(i * (len(items) - 1) / max(n - 1, 1))] for i in range(n)]
+
+
+def title_of(epoch, solutions):
+    """Return the title of a picture of solutions."""
+    return f"epoch {epoch}: {len(solutions)} solution{'s' * (len(solutions) != 1)}"

@@ -22,7 +22,7 @@ def parser(doc, data=tuple(TABLE_1)):
 
 def train(args, X, starts=None, epochs=()):
     """Return a machine trained on X, rows of ``args.data``, and the recorder of its solutions."""
-    recorder = SolutionsRecorder(starts, epochs=epochs, keep_solutions=True)
+    recorder = SolutionsRecorder(starts, epochs=epochs)
     rbm = tap_machine(args.data, X, args.hidden, sweeps=args.sweeps)
     rbm.set_params(n_iter=last_epoch(args), learning_rate=args.speed * rbm.learning_rate)
     return rbm.set_callbacks(recorder).fit(X), recorder

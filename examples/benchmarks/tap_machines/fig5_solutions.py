@@ -22,16 +22,16 @@ from threadpoolctl import threadpool_limits
 from skrbm.inspection import FreeEnergyDisplay
 
 
-def rows_of(records):
+def rows_of(recorder):
     """Return a row of the table for each record."""
-    for record in records:
-        energies, n = record["free_energies_per_unit"], record["n_starts"]
-        counts = (record["n_unique"][tol] for tol in (1e-1, 1e-2, 1e-3))
-        labels = record["solutions"].labels
+    for epoch, found in zip(recorder.epochs_, recorder.solutions_, strict=True):
+        energies, n = found.free_energies / sum(found.n_units), len(found.labels)
+        counts = (found.n_unique[tol] for tol in (1e-1, 1e-2, 1e-3))
+        labels = found.labels
         fewer = (np.unique(labels[:m][labels[:m] >= 0]).size for m in (n // 100, n // 10))
-        share = 100 * record["n_solutions"] / n
+        share = 100 * len(found) / n
         spread = (energies.min(), np.median(energies), energies.max())
-        yield record["epoch"], *counts, share, *fewer, record["n_unconverged"], *map(float, spread)
+        yield epoch, *counts, share, *fewer, found.n_unconverged, *map(float, spread)
 
 
 def main():
@@ -48,9 +48,9 @@ def main():
     print(f"{fit:.0f} s of training, {total - fit:.0f} s of following {args.starts} starts\n")
     names = ("epoch", "at 1e-1", "at 1e-2", "at 1e-3", "% of starts", "of 1 %", "of 10 %")
     names = (*names, "unconverged", "F/unit least", "median", "most")
-    table(names, rows_of(recorder.records_))
+    table(names, rows_of(recorder))
     if args.out:
-        FreeEnergyDisplay.from_recorder(recorder, per_unit=True).figure_.savefig(args.out, dpi=100)
+        FreeEnergyDisplay.from_recorder(recorder).figure_.savefig(args.out, dpi=100)
 
 
 if __name__ == "__main__":

@@ -55,18 +55,17 @@ def main():
     with threadpool_limits(1):
         _, recorder = train(args, X, starts, log_spaced(last_epoch(args), 4))
     columns = []
-    for record in recorder.records_:
-        found = record["solutions"]
+    for epoch, found in zip(recorder.epochs_, recorder.solutions_, strict=True):
         share = float("nan") if y is None else purity(found.labels, y)
-        columns.append((record["epoch"], len(found), found.n_unconverged, share, nearness(found)))
+        columns.append((epoch, len(found), found.n_unconverged, share, nearness(found)))
     print(f"{len(starts)} starts")
     if y is not None:
         print(f"share of the commonest digit: {purity(np.zeros(len(y)), y):.3f}")
     table(("epoch", "solutions", "unconverged", "purity", "distance ~ free energy"), columns)
     if args.out:
-        path, embedded = Path(args.out), {"n_columns": 4}
-        LandscapeDisplay.from_recorder(recorder, **embedded).figure_.savefig(path, dpi=100)
-        among = LandscapeDisplay.from_recorder(recorder, y, fit_on="starts", **embedded)
+        path = Path(args.out)
+        LandscapeDisplay.from_recorder(recorder).figure_.savefig(path, dpi=100)
+        among = LandscapeDisplay.from_recorder(recorder, y, fit_on="starts")
         among.figure_.savefig(path.with_stem(f"{path.stem}-starts"), dpi=100)
 
 
