@@ -51,17 +51,9 @@ for name, found in means.items():
 # Samples
 # -------
 # If half of an image is missing, the mean is blurred, and each sample is one possible completion.
+# From left to right: what is observed, the mean, and three samples.
 
-half = X_test[:8].copy()
+half = X_test[:6].copy()
 half[:, 32:] = np.nan
-images = {"true": X_test[:8], "observed": half, "mean": rbm.impute(half, random_state=0)}
-for seed in range(3):
-    images[f"sample {seed}"] = rbm.sample(given=half, random_state=seed)
-
-figure, axes = plt.subplots(len(images), 8, figsize=(7, 5.6), layout="constrained")
-for line, (name, part) in zip(axes, images.items(), strict=True):
-    line[0].set_ylabel(name, rotation=0, ha="right", va="center")
-    for axis, image in zip(line, part, strict=True):
-        axis.imshow(np.ma.masked_invalid(image.reshape(8, 8)), cmap="gray_r", vmin=0, vmax=1)
-        axis.set(xticks=[], yticks=[], facecolor="tab:blue")
+SamplesDisplay.from_estimator(rbm, half, n_samples=3, cmap="gray_r", random_state=0)
 plt.show()

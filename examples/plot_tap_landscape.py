@@ -13,17 +13,21 @@ energy, and attracts the rows of one kind. This example follows the solutions of
 # ------------------------
 # The callback iterates 1000 rows to their solutions after some of the epochs.
 
+import copy
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 
 from skrbm import TAPRBM
+from skrbm.evaluation import solution_tree
 from skrbm.inference import TAP
 from skrbm.inspection import (
     ComponentsDisplay,
     FreeEnergyDisplay,
     LandscapeDisplay,
     SolutionsRecorder,
+    SolutionTreeDisplay,
 )
 from skrbm.learning import SGD
 
@@ -73,6 +77,22 @@ figure = plt.figure(figsize=(7.5, 5.5), layout="constrained")
 LandscapeDisplay.from_recorder(recorder, figure=figure)
 figure = plt.figure(figsize=(8, 6.2), layout="constrained")
 LandscapeDisplay.from_recorder(recorder, y[:1000], fit_on="starts", figure=figure)
+plt.show()
+
+# %%
+# A tree of solutions
+# -------------------
+# Solutions split off one another during training. From the last epoch to the first, each is
+# followed to a solution of the model before: a hierarchical clustering of the rows, as
+# :cite:t:`Decelle2023` propose. Branches are grey where no digit has half of the rows.
+
+epochs, models = [3, 5, 10, 13, 16, 20, 25, 30, 40], []
+growing = TAPRBM(64, inference=rbm.inference, optimizer=paper, **settings)
+growing.set_params(warm_start=True)
+for before, epoch in zip([0, *epochs], epochs, strict=False):
+    models.append(copy.deepcopy(growing.set_params(n_iter=epoch - before).fit(X)))
+tree = solution_tree(models, X[:1000])
+SolutionTreeDisplay.from_tree(tree, y[:1000], epochs=epochs)
 plt.show()
 
 # %%

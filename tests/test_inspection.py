@@ -8,7 +8,7 @@ from sklearn.manifold import Isomap
 from sklearn.pipeline import make_pipeline
 
 from skrbm import RBM, TAPRBM, BernoulliRBM, ConditionalRBM, RBMClassifier, RBMOutlierDetector
-from skrbm.evaluation import diagnose
+from skrbm.evaluation import SolutionTree, diagnose
 from skrbm.inference import TAP
 from skrbm.inspection import (
     ComponentsDisplay,
@@ -17,7 +17,9 @@ from skrbm.inspection import (
     FreeEnergyDisplay,
     HistoryDisplay,
     LandscapeDisplay,
+    SamplesDisplay,
     SolutionsRecorder,
+    SolutionTreeDisplay,
 )
 from skrbm.learning import SGD
 
@@ -369,3 +371,35 @@ def test_the_lowest_scores_of_features_come_first():
         assert_allclose([bar.get_width() for bar in axis.patches], np.sort(scores)[:3])
         first = np.argmin(scores)
         assert axis.get_yticklabels()[0].get_text() == f"x{first} = {row[first]:.4g}"
+
+
+def test_samples_are_those_of_the_estimator(rbm):
+    display = SamplesDisplay.from_estimator(rbm, n_samples=6, image_shape=(3, 4), random_state=0)
+    drawn = np.stack([image.get_array().ravel() for image in images(display)])
+    assert_array_equal(drawn, rbm.sample(6, random_state=0))
+    with pytest.raises(ValueError, match="image_shape"):
+        SamplesDisplay.from_estimator(rbm)
+
+
+def test_completions_are_drawn_beside_their_images(rbm):
+    X = (np.random.default_rng(1).random((2, 12)) < 0.5).astype(float)
+    X[:, 6:] = np.nan
+    options = {"n_samples": 2, "image_shape": (3, 4), "random_state": 0}
+    display = SamplesDisplay.from_estimator(rbm, X, **options)
+    assert display.axes_.shape == (2, 4)
+    for row, drawn in zip(X, np.array(images(display)).reshape(2, 4), strict=True):
+        given, mean, *draws = (image.get_array() for image in drawn)
+        assert_array_equal(given.mask.ravel(), np.isnan(row))
+        for filled in (mean, *draws):
+            assert_array_equal(filled.ravel()[:6], row[:6])
+        assert_allclose(mean.ravel(), rbm.impute(row[None])[0], rtol=1e-6)
+
+
+def test_branches_of_a_tree_are_drawn_over_their_rows():
+    labels = np.array([[0, 0, 0, 0, 0], [1, 0, 1, 0, -1], [2, 0, 1, 0, 3]])
+    display = SolutionTreeDisplay.from_tree(SolutionTree((), labels), ["b", "a", "b", "a", "a"])
+    drawn = [line.get_xydata() for line in display.ax_.lines if len(line.get_xdata())]
+    places = [(*end,) for begin, end in drawn if begin[0] == end[0] and begin[1] < end[1]]
+    assert places == [(1.5, 0), (0.5, 1), (2.5, 1), (0.5, 2), (2.0, 2), (3.0, 2)]
+    with pytest.raises(ValueError, match="y has"):
+        SolutionTreeDisplay.from_tree(SolutionTree((), labels), ["a"])

@@ -19,6 +19,7 @@ from ._log_partition import (
 )
 from ._pseudo_likelihood import pseudo_log_likelihood
 from ._solutions import Solutions, find_solutions, solutions
+from ._tree import SolutionTree, solution_tree
 
 __all__ = [
     "AIS",
@@ -28,6 +29,7 @@ __all__ = [
     "Density",
     "Diagnosis",
     "LogPartition",
+    "SolutionTree",
     "Solutions",
     "bracket",
     "can_enumerate",
@@ -39,5 +41,6 @@ __all__ = [
     "log_partition",
     "pseudo_log_likelihood",
     "reverse_log_partition",
+    "solution_tree",
     "solutions",
 ]

@@ -7,6 +7,8 @@ from ._free_energy import FreeEnergyDisplay
 from ._history import HistoryDisplay
 from ._landscape import LandscapeDisplay
 from ._recorder import SolutionsRecorder
+from ._samples import SamplesDisplay
+from ._solution_tree import SolutionTreeDisplay
 
 __all__ = [
     "ComponentsDisplay",
@@ -15,5 +17,7 @@ __all__ = [
     "FreeEnergyDisplay",
     "HistoryDisplay",
     "LandscapeDisplay",
+    "SamplesDisplay",
+    "SolutionTreeDisplay",
     "SolutionsRecorder",
 ]

@@ -1,12 +1,11 @@
 """Receptive fields of the hidden units."""
 
-import math
-
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from .._checks import check_count, look_up
 from ..arrays import to_numpy
+from ._images import draw_images, shape_of_images
 
 _SPREAD_POWER = 0.1
 
@@ -34,13 +33,7 @@ class ComponentsDisplay:
 
     def __init__(self, components, image_shape=None):
         self.components = check_array(to_numpy(components))
-        n_features = self.components.shape[1]
-        self.image_shape = image_shape or (math.isqrt(n_features),) * 2
-        if math.prod(self.image_shape) != n_features:
-            raise ValueError(
-                f"{n_features} features do not fill an image of shape {tuple(self.image_shape)}; "
-                "give image_shape=(height, width)"
-            )
+        self.image_shape = shape_of_images(self.components, image_shape)
 
     @classmethod
     def from_estimator(
@@ -129,20 +122,9 @@ class ComponentsDisplay:
         -------
         self : ComponentsDisplay
         """
-        import matplotlib.pyplot as plt
-
-        check_count("n_columns", n_columns, 1, or_none=True)
-        n_columns = n_columns or math.ceil(math.sqrt(len(self.components)))
-        n_rows = math.ceil(len(self.components) / n_columns)
-        if figure is None:
-            figure = plt.figure(figsize=(0.55 * n_columns, 0.55 * n_rows))
-        spaces = {"wspace": 0.08, "hspace": 0.08}
-        axes = figure.subplots(n_rows, n_columns, squeeze=False, gridspec_kw=spaces)
         limit = np.quantile(np.abs(self.components), 0.999)
-        options = {"cmap": cmap, "vmin": -limit, "vmax": limit, "interpolation": "nearest"}
-        for axis in axes.flat:
-            axis.set_axis_off()
-        for axis, image in zip(axes.flat, self.components, strict=False):
-            axis.imshow(image.reshape(self.image_shape), **options)
-        self.figure_, self.axes_ = figure, axes
+        options = {"cmap": cmap, "vmin": -limit, "vmax": limit}
+        self.figure_, self.axes_ = draw_images(
+            self.components, self.image_shape, n_columns, figure, 0.55, **options
+        )
         return self

@@ -1,0 +1,41 @@
+"""The tree of solutions on a model whose solutions are known: independent ferromagnetic blocks."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy.linalg import block_diag
+
+from skrbm.evaluation import solution_tree, solutions
+from skrbm.machine import Machine
+from skrbm.units import Bernoulli, Theta
+
+CORNERS = np.repeat([[0, 0], [0, 1], [1, 0], [1, 1]], 2, axis=0).astype(float)
+
+
+def blocks(*couplings, n=4):
+    """Return independent blocks of n x n units, symmetric under exchange of 0 and 1.
+
+    By naive mean field a block has one solution if n times its coupling is at most 4, and the
+    symmetric one is unstable beyond, where there are two others.
+    """
+    W = block_diag(*(np.full((n, n), coupling) for coupling in couplings))
+    theta = Theta(-0.5 * W.sum(axis=0))
+    return Machine((Bernoulli(), Bernoulli()), (theta, theta), (W,))
+
+
+def test_branches_merge_where_solutions_do():
+    models = [blocks(0.5, 0.8), blocks(0.8, 1.6), blocks(1.6, 3.0)]
+    X = np.repeat(CORNERS, 4, axis=1)
+    tree = solution_tree(models, X, "naive_mean_field")
+    assert [len(level) for level in tree.levels] == [1, 2, 4]
+    assert_array_equal(tree.labels[0], 0)
+    second, both = CORNERS[:, 1], CORNERS @ [2, 1]
+    for labels, groups in zip(tree.labels[1:], (second, both), strict=True):
+        assert_array_equal(labels[:, None] == labels, groups[:, None] == groups)
+    last = solutions(models[-1], "naive_mean_field", X)
+    assert_array_equal(tree.labels[-1], last.labels)
+
+
+def test_no_model_is_an_error():
+    with pytest.raises(ValueError, match="models"):
+        solution_tree([], CORNERS)
