@@ -18,6 +18,7 @@ from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.model_selection import train_test_split
 
 from skrbm import RBM
+from skrbm.inspection import SamplesDisplay
 
 X = (load_digits().data > 7.5).astype("float32")
 X_train, X_test = train_test_split(X, test_size=300, random_state=0)
