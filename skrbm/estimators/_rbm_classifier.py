@@ -223,6 +223,10 @@ class RBMClassifier(
         """Return checked features, dense if they are those of a table."""
         return encoded(self, X, reset, missing=True, sparse=not takes_table(self))
 
+    def _checked(self, y, X):
+        options = {"labels_missing": True, "unlabelled": self.unlabelled}
+        return dense(check_targets(y, X, type(self).__name__, **options))
+
     def _learn(self, method, X, y, sample_weight, resumes, classes=None):
         """Call a method of a machine with rows of features and labels; returns self."""
         check_settings_of_ranks(self, resumes)
@@ -232,46 +236,50 @@ class RBMClassifier(
             self._is_mixed = bool(labelled_columns(X))
         X = self._encode(X, not resumes)
         weights, X, y = rows_with_weight(sample_weight, X, self._checked(y, X))
-        given = self._given()
+        given, has_table = self._given(), takes_table(self)
         given._validate_params()
-        names = RBM().get_params(deep=False)
-        params = {k: v for k, v in given.get_params(deep=False).items() if k in names}
-        if takes_table(self):
+        if has_table:
             unit = self._encoder.unit
         elif self.estimator is not None:
             unit = unit_of(given, "visible")
+        elif resumes:
+            unit = self._feature_unit
         else:
-            unit = self._feature_unit() if resumes else _unit_for(ends_of_ranks(X))
-        if self.random_state is not None:
-            params["random_state"] = self.random_state
+            least, most = ends_of_ranks(X).range
+            unit = Bernoulli() if least >= 0 and most <= 1 else Gaussian()
         if unit.clips and check_range(Columns(X), unit):
             X = into_support(X, unit)
         targets = self._targets if resumes else targets_of(y, classes, unlabelled=self.unlabelled)
-        if targets.ndim == 2 and targets.n_outputs > _MAX_LABELS:
+        n_labels, label = targets.n_outputs, targets.unit
+        if targets.ndim == 2 and n_labels > _MAX_LABELS:
             raise ValueError(
-                f"y must have at most {_MAX_LABELS} labels, got {targets.n_outputs}; "
-                "ConditionalRBM takes more"
+                f"y must have at most {_MAX_LABELS} labels, got {n_labels}; ConditionalRBM takes "
+                "more"
             )
         V = targets.encode(y)
         if not resumes:
             check_known(V)
-        params["visible"] = _unit_beside(unit, X.shape[1], targets)
+        n = X.shape[1]
+        parts = [(unit, range(n))]
+        if isinstance(unit, ColumnUnits):
+            parts = list(zip(unit.units, unit.columns, strict=True))
+        names = RBM().get_params(deep=False)
+        params = {k: v for k, v in given.get_params(deep=False).items() if k in names}
+        params["visible"] = ColumnUnits([*parts, (label, range(n, n + n_labels))])
+        if self.random_state is not None:
+            params["random_state"] = self.random_state
         rbm = self.rbm_ if resumes else LabelledRBM()
         rbm.set_params(**params)
         vars(rbm).update({k: v for k, v in vars(given).items() if "_callback" in k})
-        rbm.encoder = self._encoder if takes_table(self) else None
-        rbm.labels = LabelColumns(_values_of(targets), float(self.discriminative))
+        rbm.encoder = self._encoder if has_table else None
+        values = label.configurations(n_labels, np.arange(label.n_configurations(n_labels)))
+        rbm.labels = LabelColumns(values, float(self.discriminative))
         try:
             method(rbm, _joined(X, V), sample_weight=weights)
         finally:  # after an interruption the machine has the last complete epoch
             if hasattr(rbm, "components_"):
                 self.rbm_, self._targets, self.classes_ = rbm, targets, targets.classes
         return self
-
-    def _checked(self, y, X):
-        options = {"labels_missing": True, "unlabelled": self.unlabelled}
-        y = check_targets(y, X, type(self).__name__, **options)
-        return dense(y) if sp.issparse(y) else y
 
     # ------------------------------------------------------------------------- the machine
 
@@ -297,22 +305,27 @@ class RBMClassifier(
     def _n_features_out(self):
         return self.machine_.n_units[1]
 
-    def _features(self, X):
-        """Return checked features as the machine's units take them, with labels that are 0."""
-        check_is_fitted(self, "rbm_")
-        X, unit = self._encode(X), self._feature_unit()
-        warn_clipped(X, unit)
-        X = into_support(X, unit)
-        return _joined(X, np.zeros((X.shape[0], len(self.classes_)), np.uint8))
-
-    def _feature_unit(self):
-        n = self._n_encoded
-        return self.machine_.units[0].part(n + len(self.classes_), np.arange(n))
-
     @property
     def _n_encoded(self):
         """The number of columns of the units of the features."""
         return self.machine_.n_units[0] - len(self.classes_)
+
+    @property
+    def _feature_unit(self):
+        return self.machine_.units[0].part(self.machine_.n_units[0], np.arange(self._n_encoded))
+
+    def _features(self, X):
+        """Return checked features as the machine's units take them, with labels that are 0."""
+        check_is_fitted(self, "rbm_")
+        X, unit = self._encode(X), self._feature_unit
+        warn_clipped(X, unit)
+        X = into_support(X, unit)
+        return _joined(X, np.zeros((X.shape[0], len(self.classes_)), np.uint8))
+
+    def _with(self, rows, V):
+        """Return rows with columns of labels, or with one row of them for all."""
+        V = np.broadcast_to(V, (rows.shape[0], len(self.classes_)))
+        return _joined(rows[:, : self._n_encoded], V)
 
     def _by_blocks(self, function, rows):
         """Return ``function(machine, rows)`` of blocks of rows."""
@@ -323,10 +336,6 @@ class RBMClassifier(
         ]
         return namespace(parts[0]).concat(parts, axis=0)
 
-    def _with(self, rows, V):
-        """Return rows with columns of labels."""
-        return _joined(rows[:, : self._n_encoded], V)
-
     # ------------------------------------------------------------------------- predictions
 
     @one_blas_thread
@@ -334,10 +343,8 @@ class RBMClassifier(
         """Return log p(y | x) for all values of the labels, by sums over missing features."""
         if not has_missing(rows):
             return self._by_blocks(self.rbm_.labels.log_probabilities, rows)
-        logs = [
-            self.rbm_.score_samples(self._with(rows, np.tile(value, (rows.shape[0], 1))))
-            for value in self.rbm_.labels.values.astype(np.float32)
-        ]
+        values = self.rbm_.labels.values.astype(np.float32)
+        logs = [self.rbm_.score_samples(self._with(rows, value)) for value in values]
         joint = namespace(logs[0]).stack(logs, axis=1)
         return joint - log_sum_exp(joint)[:, None]
 
@@ -405,8 +412,7 @@ class RBMClassifier(
         """
         rows = self._features(X)
         if has_missing(rows):
-            unknown = np.full((rows.shape[0], len(self.classes_)), np.nan, np.float32)
-            return self.rbm_.transform(self._with(rows, unknown))
+            return self.rbm_.transform(self._with(rows, np.float32(np.nan)))
         return self._by_blocks(self.rbm_.labels.hidden_means, rows)
 
     def score_samples(self, X, y=None):
@@ -432,9 +438,9 @@ class RBMClassifier(
             return self.rbm_.score_samples(self._with(rows, V))
         log_p = self._log_probabilities(rows)
         agrees = ((V[:, None, :] == values) | np.isnan(V)[:, None, :]).all(axis=2)
-        xp, first = namespace(log_p), np.tile(values[0].astype(np.uint8), (rows.shape[0], 1))
+        xp = namespace(log_p)
         known = xp.where(from_numpy(agrees, log_p), log_p, xp.full_like(log_p, -np.inf))
-        total = self.rbm_.score_samples(self._with(rows, first))
+        total = self.rbm_.score_samples(self._with(rows, values[0].astype(np.uint8)))
         return total - log_p[:, 0] + log_sum_exp(known)
 
     def sample(self, n_samples=1, y=None, *, n_steps=100, random_state=None):
@@ -474,26 +480,6 @@ class RBMClassifier(
             rows = self.rbm_.sample(given=given, **options)
         n = self._n_encoded
         return decoded(self, [rows[:, :n]]), self._targets.decode(to_numpy(rows[:, n:]) - 0.5)
-
-
-def _unit_beside(unit, n, targets):
-    """Return the unit of n columns of features, which have ``unit``, and of labels after them."""
-    parts = [(unit, range(n))]
-    if isinstance(unit, ColumnUnits):
-        parts = list(zip(unit.units, unit.columns, strict=True))
-    return ColumnUnits([*parts, (targets.unit, range(n, n + targets.n_outputs))])
-
-
-def _values_of(targets):
-    """Return all values that columns of labels can have, one in a row."""
-    unit, n = targets.unit, targets.n_outputs
-    return unit.configurations(n, np.arange(unit.n_configurations(n)))
-
-
-def _unit_for(columns):
-    """Return the kind of units that can have all values of columns."""
-    least, most = columns.range
-    return Bernoulli() if least >= 0 and most <= 1 else Gaussian()
 
 
 def _joined(X, V):

@@ -1,146 +1,105 @@
 """Targets: their checks, and the map between them and the values of visible units."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from .._ranks import ranks
-from ..arrays import cast, dense_rows, from_numpy, has_missing, is_foreign, namespace, to_numpy
+from ..arrays import (
+    cast,
+    dense,
+    dense_rows,
+    from_numpy,
+    has_missing,
+    is_foreign,
+    namespace,
+    to_numpy,
+)
 from ..inputs import canonical, check_unmasked, joined_values, missing_values, split_missing
 from ..units import Bernoulli, Categorical, Theta
 
 
+@dataclass(frozen=True)
 class Targets:
-    """Map between targets and values of visible units: contract.
+    """Map between targets and values of visible units.
+
+    Targets are binary outputs, each a unit, in two dimensions; or in one dimension a label, whose
+    classes are columns of which one is 1.
 
     Parameters
     ----------
     classes : ndarray of shape (n_classes,)
         The public ``classes_``.
-
-    Attributes
-    ----------
-    unit : Unit
-        Kind of the visible units.
-    n_outputs : int
-        Number of visible units.
-    ndim : int
+    ndim : int, default=1
         Number of dimensions of the targets.
-    """
-
-    unit = Bernoulli()
-    ndim = 1
-
-    def __init__(self, classes):
-        self.classes = classes
-
-    @property
-    def n_outputs(self):
-        return len(self.classes)
-
-    def encode(self, y):
-        """Return checked targets as rows of visible values, NaN where one is missing."""
-        raise NotImplementedError
-
-    def decode(self, logits):
-        """Return the predicted targets, given log-odds or log-probabilities."""
-        raise NotImplementedError
-
-    def decision(self, logits):
-        """Return logits in the shape that scikit-learn's classifiers give them."""
-        return logits
-
-    def probabilities(self, logits):
-        """Return probabilities in the shape that scikit-learn's classifiers give them."""
-        return self.unit.mean(Theta(logits))
-
-
-class Outputs(Targets):
-    """Binary outputs, each a visible unit; integers 0 and 1."""
-
-    ndim = 2
-
-    def encode(self, y):
-        if y.ndim == 1 or y.shape[1] != self.n_outputs:
-            raise ValueError(
-                f"y has shape {tuple(y.shape)}, but this machine has {self.n_outputs} outputs"
-            )
-        return y
-
-    def decode(self, logits):
-        return cast(logits > 0, namespace(logits).int64)
-
-
-class BinaryLabel(Targets):
-    """A label of two classes, as one unit that is 1 for the second."""
-
-    n_outputs = 1
-
-    def encode(self, y):
-        return _class_index(self.classes, y)[:, None].astype(np.uint8)
-
-    def decode(self, logits):
-        return _labels(self.classes, cast(logits[:, 0] > 0, namespace(logits).int64))
-
-    def decision(self, logits):
-        return logits[:, 0]
-
-    def probabilities(self, logits):
-        mean = super().probabilities(logits)
-        return namespace(mean).concat([1 - mean, mean], axis=1)
-
-
-class Label(Targets):
-    """A label of several classes, as columns of which one is 1.
-
-    Parameters
-    ----------
-    classes : ndarray of shape (n_classes,)
+    one_unit : bool, default=False
+        Whether a label of two classes is one unit, which is 1 for the second.
     unlabelled : object, default=None
         Value that marks a missing label, besides NaN and None.
     """
 
-    def __init__(self, classes, unlabelled=None):
-        super().__init__(classes)
-        self.unlabelled = unlabelled
+    classes: Any
+    ndim: int = 1
+    one_unit: bool = False
+    unlabelled: Any = None
 
     @property
     def unit(self):
-        return Categorical(self.n_outputs)
+        """Kind of the visible units."""
+        n = len(self.classes)
+        return Bernoulli() if self.one_unit or self.ndim == 2 else Categorical(n)
+
+    @property
+    def n_outputs(self):
+        """Number of visible units."""
+        return 1 if self.one_unit else len(self.classes)
 
     def encode(self, y):
-        index = _class_index(self.classes, y, self.unlabelled)
-        V = (index[:, None] == np.arange(self.n_outputs)).astype(np.uint8)
-        return V if (index >= 0).all() else np.where(index[:, None] < 0, np.float32(np.nan), V)
+        """Return checked targets as rows of visible values, NaN where one is missing."""
+        if self.ndim == 2:
+            if y.ndim == 1 or y.shape[1] != self.n_outputs:
+                raise ValueError(
+                    f"y has shape {tuple(y.shape)}, but this machine has {self.n_outputs} outputs"
+                )
+            return y
+        if y.ndim != 1:
+            raise ValueError(
+                f"y has shape {tuple(y.shape)}, but this machine was fitted to one label, in one "
+                "dimension"
+            )
+        known, last = ~_is_missing(y, self.unlabelled), len(self.classes) - 1
+        labels, index = _plain(y[known]), np.full(len(y), -1)
+        index[known] = np.minimum(np.searchsorted(self.classes, labels), last)
+        others = self.classes[index[known]] != labels
+        if others.any():
+            raise ValueError(
+                f"y contains labels that are not among the classes {self.classes}: "
+                f"{np.unique(labels[others])}"
+            )
+        V = (index[:, None] == np.arange(last + 1)[-self.n_outputs :]).astype(np.uint8)
+        return V if known.all() else np.where(known[:, None], V, np.float32(np.nan))
 
     def decode(self, logits):
-        return _labels(self.classes, namespace(logits).argmax(logits, axis=1))
+        """Return the predicted targets, given log-odds or log-probabilities."""
+        xp = namespace(logits)
+        if self.ndim == 2:
+            return cast(logits > 0, xp.int64)
+        index = cast(logits[:, 0] > 0, xp.int64) if self.one_unit else xp.argmax(logits, axis=1)
+        labels = self.classes[to_numpy(index)]  # in the library of the logits if it can hold them
+        return from_numpy(labels, index) if labels.dtype.kind in "biuf" else labels
 
+    def decision(self, logits):
+        """Return logits in the shape that scikit-learn's classifiers give them."""
+        return logits[:, 0] if self.one_unit else logits
 
-def _class_index(classes, y, unlabelled=None):
-    """Return the index of each label in the classes, -1 where it is missing."""
-    if y.ndim != 1:
-        raise ValueError(
-            f"y has shape {tuple(y.shape)}, but this machine was fitted to one label, in one "
-            "dimension"
-        )
-    known = ~_is_missing(y, unlabelled)
-    labels, index = _plain(y[known]), np.full(len(y), -1)
-    index[known] = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-    others = classes[index[known]] != labels
-    if others.any():
-        raise ValueError(
-            f"y contains labels that are not among the classes {classes}: "
-            f"{np.unique(labels[others])}"
-        )
-    return index
-
-
-def _labels(classes, index):
-    """Return the labels at an index array, in its library if that can hold them."""
-    labels = classes[to_numpy(index)]
-    return from_numpy(labels, index) if labels.dtype.kind in "biuf" else labels
+    def probabilities(self, logits):
+        """Return probabilities in the shape that scikit-learn's classifiers give them."""
+        mean = self.unit.mean(Theta(logits))
+        return namespace(mean).concat([1 - mean, mean], axis=1) if self.one_unit else mean
 
 
 def _plain(values):
@@ -188,7 +147,7 @@ def check_targets(y, X, owner, *, labels_missing=False, unlabelled=None):
     check_consistent_length(X, y)
     if y.ndim == 2 and y.shape[1] != 1:
         return _check_outputs(y)
-    y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
+    y = column_or_1d(dense(y), warn=True)
     if y.dtype.kind == "f" and "int" in dtype:  # NaN made them floats
         y, known = y.astype(object), y == y
         y[known] = y[known].astype(np.int64)
@@ -213,26 +172,15 @@ def _check_outputs(y):
             raise ValueError("y in two dimensions must be numeric") from error
     if y.dtype.kind not in "biuf":
         raise ValueError(f"y in two dimensions must be numeric, got the dtype {y.dtype}")
-    values = y.data if sp.issparse(y) else y
+    values, incomplete = y.data if sp.issparse(y) else y, has_missing(y)
     if not ((values == 0) | (values == 1) | (values != values)).all():
-        found = np.unique(values[values == values])
         raise ValueError(
             "y in two dimensions must contain only 0 and 1, or NaN where an output is missing, got "
-            f"the values {found[:5]}{'...' * (len(found) > 5)}"
+            f"the values {np.unique(values[values == values])[:5]}"
         )
-    if sp.issparse(y):
-        if has_missing(y):
-            raise ValueError("a sparse y must not contain NaN; give a dense one")
-        return y
-    return y.astype(np.float32 if has_missing(y) else np.uint8)
-
-
-def check_known(V):
-    """Raise ValueError if an output of encoded targets is missing in all rows."""
-    unknown = np.flatnonzero(np.isnan(V).all(axis=0)) if has_missing(V) else np.empty(0)
-    if unknown.size:
-        which = "" if unknown.size == V.shape[1] else f" of the outputs {unknown}"
-        raise ValueError(f"y has no known value{which}")
+    if sp.issparse(y) and incomplete:
+        raise ValueError("a sparse y must not contain NaN; give a dense one")
+    return y if sp.issparse(y) else y.astype(np.float32 if incomplete else np.uint8)
 
 
 def targets_of(y, classes=None, *, unlabelled=None, one_unit=False):
@@ -249,20 +197,16 @@ def targets_of(y, classes=None, *, unlabelled=None, one_unit=False):
         Whether two classes are one unit.
     """
     if y.ndim == 2:
-        return Outputs(np.arange(y.shape[1]))
+        return Targets(np.arange(y.shape[1]), ndim=2)
     parts = ranks().gather(np.unique(_plain(y[~_is_missing(y, unlabelled)])))
     found = joined_values([part for part in parts if len(part)] or parts, "y")
     classes = found if classes is None else np.unique(_plain(column_or_1d(classes)))
     others = found[~np.isin(found, classes)]
     if others.size:
         raise ValueError(f"y has labels {others} that are not in classes")
-    if not len(classes):
-        raise ValueError("y has no label, and a classifier needs at least two classes")
     if len(classes) < 2:
-        raise ValueError(f"y has one class only, {classes[0]}; a classifier needs at least two")
-    if one_unit and len(classes) == 2:
-        return BinaryLabel(classes)
-    return Label(classes, unlabelled)
+        raise ValueError(f"a classifier needs at least two classes, and y has {list(classes)}")
+    return Targets(classes, one_unit=one_unit and len(classes) == 2, unlabelled=unlabelled)
 
 
 def targets_from(classes, n_outputs):
@@ -272,7 +216,7 @@ def targets_from(classes, n_outputs):
     unit alone is a label, as a column of targets is one.
     """
     if classes is None and n_outputs > 1:
-        return Outputs(np.arange(n_outputs))
+        return Targets(np.arange(n_outputs), ndim=2)
     classes = column_or_1d((0, 1) if classes is None else classes)
     if not np.array_equal(classes, np.unique(classes)):
         raise ValueError(f"classes must be sorted and distinct, got {classes}")
@@ -281,7 +225,14 @@ def targets_from(classes, n_outputs):
             f"classes must be as many as outputs, or two of one output, got {len(classes)} of "
             f"{n_outputs} output(s)"
         )
-    return (BinaryLabel if n_outputs == 1 else Label)(classes)
+    return Targets(classes, one_unit=n_outputs == 1)
+
+
+def check_known(V):
+    """Raise ValueError if an output of encoded targets is missing in all rows."""
+    unknown = np.flatnonzero(np.isnan(V).all(axis=0)) if has_missing(V) else np.empty(0)
+    if unknown.size:
+        raise ValueError(f"y has no known value of the outputs {unknown}")
 
 
 def known_values(V, index, reference):
