@@ -55,7 +55,7 @@ SETTINGS = {
         {**SOON, "inference": "gibbs", "n_iter": 6, "learning_rate": 1.0},
         (X, X.sum(axis=1) > 3),
     ),
-    "logistic": (ConditionalRBM, {"init": "logistic", "momentum": 0.5}, (X, X[:, :3].astype(int))),
+    "outputs": (ConditionalRBM, {"momentum": 0.5}, (X, X[:, :3].astype(int))),
     "growth": (FrankWolfeRBM, {**STOPS, "max_components": 4}, (noisy_patterns(100),)),
     "growth with refusals": (
         FrankWolfeRBM,

@@ -58,7 +58,7 @@ REAL = {"visible": "truncated_gaussian", "hidden": "truncated_gauss_bernoulli"}
             inference=Langevin(start="persistent", n_steps=20, burn_in=0, adjust_after=None),
         ),
         quick(DeepTAPMachine, hidden="gaussian", learning_rate=1e-4, early_stopping=True),
-        ConditionalRBM(4, n_iter=20, early_stopping=False, init="logistic", optimizer="adam"),
+        ConditionalRBM(4, n_iter=20, early_stopping=False, optimizer="adam"),
         quick(FrankWolfeRBM, step="1/t", alpha=0.1, early_stopping=False),
     ]
 )

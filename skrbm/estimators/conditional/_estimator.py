@@ -54,7 +54,13 @@ from .._training import (
 )
 from ._inference import clamped, draw, log_partitions
 from ._learner import ConditionalLearner, ErrorMonitor, LabelledRows
-from ._machine import PARAMETERS, ConditionalMachine, machine_of, random_machine, with_fitted
+from ._machine import (
+    PARAMETERS,
+    ConditionalMachine,
+    machine_of,
+    random_machine,
+    with_parameters,
+)
 from ._objectives import OBJECTIVES, decision_of, make_objective
 
 _DIVERGENCE, _CAP = 0.3, 2.0  # of a step: nats for each output, and length
@@ -118,12 +124,11 @@ class ConditionalRBM(
         Whether to hold out validation rows, to stop when their error (the fraction of outputs that
         are wrong) no longer falls, and to keep the parameters with the smallest error. An object
         sets the patience, the fraction of the rows and the tolerance.
-    init : {"random", "logistic"} or fitted ConditionalRBM, default="random"
+    init : "random" or fitted ConditionalRBM, default="random"
         Initial parameters. "random" draws W from N(0, 1 / max(1, n)), where n is the mean
         number of outputs that are 1 in a row, and B from N(0, 1 / n_features), and sets A to 0 and
-        b to the log-odds of the targets. "logistic" first fits the model
-        without hidden units, with the same parameters otherwise, and starts at its A and b. Of a
-        fitted estimator all parameters are copied, or A and b if it has no hidden units.
+        b to the log-odds of the targets. Of a fitted estimator all parameters are copied, or A and
+        b if it has no hidden units (logistic regression).
     {warm_start}
     {verbose}
     random_state : int, RandomState instance or None, default=None
@@ -189,7 +194,7 @@ class ConditionalRBM(
         "objective": [StrOptions(set(OBJECTIVES))],
         "inference": [StrOptions({"auto", *method_names(FixedPoint, Gibbs)}), FixedPoint, Gibbs],
         "decision": [StrOptions({"marginals", "joint"}), None],
-        "init": [StrOptions({"random", "logistic"}), HasMethods(["fit", "predict"])],
+        "init": [StrOptions({"random"}), HasMethods(["fit", "predict"])],
         "early_stopping": ["boolean", EarlyStopping],
     }
 
@@ -263,12 +268,27 @@ class ConditionalRBM(
             If parameters stop being finite. As after Ctrl-C, those of the last complete epoch stay.
         """
         progress, resumes = prepare_fit(self)
-        rows, targets = self._checked(X, y, sample_weight, resumes)
+        rows = self._rows(X, y, sample_weight, resumes)
         check_known(rows.V)
-        training = self._start(rows, targets, resumes, progress)
-        if training is not None:
-            callbacks = for_callbacks(self, X, y, rows, training, progress, int(self.n_iter))
-            self._fit_rows(training, rows, np.arange(len(rows)), resumes, **callbacks)
+        if progress is None:
+            training = self._start(rows, resumes)
+        else:
+            training = progress.begun(rows.fingerprint)
+            if training is None:  # the fit has come to its end
+                return self
+        callbacks = for_callbacks(self, X, y, rows, training, progress, int(self.n_iter))
+        index, validation = np.arange(len(rows)), None
+        stopping = EarlyStopping.of(self.early_stopping, tol=0.0)
+        if stopping is not None:
+            index, validation = rows.split(stopping.validation_fraction, training.rng, index)
+            if rows.has_missing and np.isnan(rows.V[rows.index[validation]]).all():
+                raise ValueError(
+                    f"early_stopping needs a known target, and the {len(validation)} validation "
+                    "rows have none"
+                )
+        monitor = ErrorMonitor(self._decision, rows, validation, stopping)
+        options = {"n_iter": int(self.n_iter), "monitor": monitor, **callbacks}
+        self._train(training, rows, index, rows.total, **options)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -293,28 +313,28 @@ class ConditionalRBM(
         """
         self._validate_params()  # which scikit-learn does in the first call alone
         resumes = hasattr(self, "_training")
-        rows, targets = self._checked(X, y, sample_weight, resumes, classes, partial=True)
-        training = self._start(rows, targets, resumes)
-        n_rows = training.n_rows + rows.total
-        self._train(training, rows, np.arange(len(rows)), resumes, n_rows, n_iter=1)
+        rows = self._rows(X, y, sample_weight, resumes, classes, partial=True)
+        training = self._start(rows, resumes)
+        self._train(training, rows, np.arange(len(rows)), training.n_rows + rows.total)
         return self
 
-    def _checked(self, X, y, sample_weight, resumes, classes=None, partial=False):
-        """Return the rows to learn from and the kind of their targets."""
+    def _rows(self, X, y, sample_weight, resumes, classes=None, partial=False):
+        """Return the checked rows to learn from, and set the kind of their targets."""
         X = check_data(self, X, reset=not resumes)
         y = check_targets(y, X, type(self).__name__)
         weights, X, y = rows_with_weight(sample_weight, X, y)
-        if partial and not resumes and classes is None and y.ndim == 1:
-            raise ValueError("the first call of partial_fit needs the classes of the label")
-        targets = self._targets if resumes else targets_of(y, classes, one_unit=True)
-        if classes is not None and not np.array_equal(np.unique(classes), targets.classes):
-            raise ValueError(f"classes={classes} are not those of this machine, {targets.classes}")
-        return LabelledRows(X, targets.encode(y), weights), targets
+        if not resumes:
+            if partial and classes is None and y.ndim == 1:
+                raise ValueError("the first call of partial_fit needs the classes of the label")
+            self._targets = targets_of(y, classes, one_unit=True)
+        elif classes is not None and not np.array_equal(np.unique(classes), self._targets.classes):
+            raise ValueError(
+                f"classes={classes} are not those of this machine, {self._targets.classes}"
+            )
+        return LabelledRows(X, self._targets.encode(y), weights)
 
-    def _start(self, rows, targets, resumes, progress=None):
-        """Return what a fit starts from, None if ``progress`` has come to its end."""
-        if progress is not None:
-            return progress.begun(rows.fingerprint)
+    def _start(self, rows, resumes):
+        """Return what a fit starts from."""
         if resumes:
             training = self._training.continued()
             training.resume_from(self.machine_.copy())
@@ -322,53 +342,42 @@ class ConditionalRBM(
             training.optimizer_state = map_rows(copied, training.optimizer_state)  # is written
             check_layers(machine, machine.units, [int(self.n_components)], self.n_components)
         else:
-            reference = parameter_reference(rows.X)
+            reference, unit = parameter_reference(rows.X), self._targets.unit
             rng = make_rng(self.random_state, reference)
             training = Training(rng, phase_state=self._sweeps(1))
-            n, field = int(self.n_components), rows.initial_field(targets.unit)
-            machine = random_machine(targets.unit, n, rows.X.shape[1], field, rng, reference)
+            n, n_features = int(self.n_components), rows.X.shape[1]
+            field = rows.initial_field(unit)
+            machine = random_machine(unit, n, n_features, field, rng, reference)
             if not isinstance(self.init, str):
-                machine = with_fitted(machine, self.init)
+                machine = self._with_init(machine)
+            self.history_ = {}
         optimizer = optimizer_of(self)
         if training.optimizer_state is None or training.parts.kind != optimizer.kind:
             training.optimizer_state = optimizer.init(machine.leaves)
-        decide = self._objective(training.phase_state).decide
-        decide.check(machine.given_rows(rows.X, np.arange(1)))
-        training.machine, training.parts, self._targets = machine, optimizer, targets
-        if not resumes:
-            self.history_ = {}
+        training.machine, training.parts = machine, optimizer
+        ((_, given),) = machine.blocks(rows.X, rows=np.arange(1))
+        self._objective(training.phase_state).decide(given)  # raises if it cannot
         return training
 
-    def _fit_rows(self, training, rows, index, resumes=False, **callbacks):
-        """Learn from the rows at some positions, some of which early stopping holds out."""
-        validation = None
-        stopping = EarlyStopping.of(self.early_stopping, tol=0.0)
-        if stopping is not None:
-            index, validation = rows.split(stopping.validation_fraction, training.rng, index)
-        if validation is not None:
-            V = rows.V[rows.index[validation]]
-            if has_missing(V) and np.isnan(V).all():
-                raise ValueError(
-                    f"early_stopping needs a known target, and the {len(validation)} validation "
-                    "rows have none"
-                )
-        monitor = ErrorMonitor(self._decision, rows, validation, stopping)
-        options = {"n_iter": int(self.n_iter), "monitor": monitor, **callbacks}
-        self._train(training, rows, index, resumes, rows.total, **options)
+    def _with_init(self, machine):
+        """Return the machine with the parameters of ``init``."""
+        first = self.init
+        if not hasattr(first, "coef_visible_"):
+            raise ValueError(
+                f"init must be a fitted ConditionalRBM, and {type(first).__name__} is not fitted, "
+                "or is not one; GridSearchCV and others need it in a sklearn.frozen.FrozenEstimator"
+            )
+        coupled = first.components_.shape[0] > 0
+        names = PARAMETERS if coupled else ("coef_visible", "intercept_visible")
+        try:
+            return with_parameters(machine, {name: getattr(first, f"{name}_") for name in names})
+        except ValueError as error:
+            raise ValueError(
+                f"init does not fit X, y and n_components={self.n_components}: {error}"
+            ) from error
 
-    def _pretrained(self, training, rows, index):
-        """Return the machine with A and b of logistic regression."""
-        params = self.get_params(deep=False) | {"n_components": 0, "init": "random"}
-        first = type(self)(**params)  # no clone, which would take the callbacks along
-        logistic = first._start(rows, self._targets, resumes=False)
-        logistic.rng = training.rng
-        first._fit_rows(logistic, rows, index)
-        return with_fitted(training.machine, first)
-
-    def _train(self, training, rows, index, resumes, n_rows, **options):
+    def _train(self, training, rows, index, n_rows, **options):
         """Learn from rows at some positions, with the automatic penalty for ``n_rows``."""
-        if not resumes and self.init == "logistic":
-            training.machine = self._pretrained(training, rows, index)
         optimizer = training.parts.for_data(n_rows, sum(training.machine.coef_visible.shape))
         length = None
         if is_automatic(self):
@@ -497,13 +506,17 @@ class ConditionalRBM(
         Outputs are held at V where ``observed``.
         """
         machine, X = self.machine_, check_data(self, X)
-        infer, parts = decision_of(decision, self._objective(self.n_sweeps_)), []
+        decide, parts = decision_of(decision, self._objective(self.n_sweeps_)), []
         for rows, given in machine.blocks(X):
             if observed is not None:
                 given = clamped(given, take_rows(V, rows), take_rows(observed, rows))
-            parts.append(infer(given))
+            parts.append(decide(given))
         xp = namespace(parts[0].logits)
         return tuple(xp.concat([part[i] for part in parts], axis=0) for i in (0, 1))
+
+    def _encoded(self, X, y):
+        """Return targets as visible values."""
+        return self._targets.encode(check_targets(y, X, type(self).__name__))
 
     def predict(self, X):
         """Predict the targets as ``decision`` says, by default as the objective trains for.
@@ -595,7 +608,7 @@ class ConditionalRBM(
         """
         y = self.predict(X) if y is None else y
         machine, X = self.machine_, check_data(self, X)
-        V, parts = self._targets.encode(check_targets(y, X, type(self).__name__)), []
+        V, parts = self._encoded(X, y), []
         if has_missing(V):
             raise ValueError("y contains NaN; impute(X, y) fills missing outputs")
         for rows, given in machine.blocks(X):
@@ -650,9 +663,10 @@ class ConditionalRBM(
         check_count("n_samples", n_samples, 1)
         check_count("n_steps", n_steps, 1)
         machine, X = self.machine_, check_data(self, X)
-        rng, parts = make_rng(random_state, machine.components), []
+        W, parts = machine.components, []
+        rng = make_rng(random_state, W)
         for rows, given in machine.blocks(X, max(1, _CHAINS // n_samples)):
-            index = from_numpy(np.repeat(np.arange(len(rows)), n_samples), machine.components)
+            index = from_numpy(np.repeat(np.arange(len(rows)), n_samples), W)
             parts.append(draw(given.rows(index), n_steps, rng))
         drawn = self._targets.decode(namespace(parts[0]).concat(parts, axis=0) - 0.5)
         shape = X.shape[0], n_samples, *drawn.shape[1:]
@@ -672,11 +686,11 @@ class ConditionalRBM(
         Y : array of shape (n_samples, n_outputs)
             Integers: what was given, and predictions as of :meth:`predict` elsewhere.
         """
-        machine, n = self.machine_, check_data(self, X).shape[0]
+        machine, X = self.machine_, check_data(self, X)
         if self._targets.ndim == 1:
             raise ValueError("impute needs outputs, and this machine was fitted to one label")
-        V = self._targets.encode(check_targets(y, X, type(self).__name__))
-        V, observed = known_values(V, np.arange(n), machine.components)
+        V = self._encoded(X, y)
+        V, observed = known_values(V, np.arange(X.shape[0]), machine.components)
         if observed is None:
             return cast(V, namespace(V).int64)
         logits, _ = self._infer(X, self.decision, V, observed)

@@ -4,14 +4,14 @@ Given the features of some rows, the machine is an ordinary one with fields for 
 """
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ...arrays import cast, from_numpy, matmul, namespace, sigmoid, to_numpy
-from ...inference import BeliefPropagation, FixedPoint, Gibbs, propagate_rows, settle, sum_classes
+from ...inference import BeliefPropagation, Gibbs, propagate_rows, settle, sum_classes
 from ...machine import (
     Block,
     Moments,
@@ -24,107 +24,64 @@ from ...machine import (
 from ...units import Theta
 from ._machine import is_one_label
 
-MAX_SUMMED = 12  # units of the smaller layer for which log Z is summed exactly
-MAX_DECIDED = 14  # outputs of which all values are tried
+_MAX_SUMMED = 12  # units of the smaller layer for which log Z is summed exactly
+_MAX_DECIDED = 14  # outputs of which all values are tried
 _HELD = 1e3  # smallest log-odds of a unit that is held at 1
 _STAGES = BeliefPropagation(200, 1e-12), BeliefPropagation(1000, 1e-12, 0.5)  # for log Z, in turn
 
 
 class Found(NamedTuple):
-    """Result of inference.
+    """Result of inference."""
 
-    Attributes
-    ----------
-    logits : array of shape (n_rows, n_visible)
-        Fields of independent visible units with the same marginals, or with the same maximum.
-    hidden : array of shape (n_rows, n_hidden)
-        Means of the hidden units.
-    converged : array of bool of shape (n_rows,)
-    moments : Moments or None
-        None if not asked for.
-    """
-
-    logits: Any
-    hidden: Any
-    converged: Any
-    moments: Any = None
+    logits: Any  # fields of independent visible units with the same marginals, or the same maximum
+    hidden: Any  # means of the hidden units
+    converged: Any  # whether each row has
+    moments: Any = None  # if asked for
 
 
-@dataclass(frozen=True)
-class Inference:
-    """Inference by a fixed point.
+def infer(method, given, moments=False):
+    """Return what a fixed point finds, as :class:`Found`.
 
     Belief propagation is exact for one label, and without hidden units, where it serves for all
-    other methods too: not each of them takes such a machine.
+    other methods too: not each of them takes such a machine. Raises ValueError if the method does
+    not apply to the machine.
     """
-
-    method: FixedPoint
-
-    def check(self, given):
-        """Raise ValueError if the method does not apply to the machine."""
-        if not (self._propagates(given) and (is_one_label(given) or not given.n_units[1])):
-            self.method.check(given)
-
-    def __call__(self, given, moments=False):
-        """Return what is :class:`Found` for a machine."""
-        return (self._propagate if self._propagates(given) else self._solve)(given, moments)
-
-    def _propagates(self, given):
-        return isinstance(self.method, BeliefPropagation) or not given.n_units[1]
-
-    def _propagate(self, given, moments):
-        method = self.method if given.n_units[1] else BeliefPropagation()
-        if is_one_label(given):
-            found = sum_classes(method, given, pairs=moments)
-        else:
-            tap = method.product == "sum"
-            found = propagate_rows(method, given, from_tap=tap, pairs=moments)
-        hidden, pair_moments = sigmoid(found.hidden), None
-        if moments:
-            visible, weight = given.units[0].mean(Theta(found.visible)), 1.0 / hidden.shape[0]
-            block = Block((visible, hidden), (None, None), weight)
-            rest = found.pairs - matmul(hidden.T, visible)
-            rest *= weight
-            pair_moments = Moments((block,), ((0, rest),))
-        return Found(found.visible, hidden, found.converged, pair_moments)
-
-    def _solve(self, given, moments):
-        """Start at the visible means without hidden units."""
-        self.check(given)
-        first = self.method.state_at(given, given.units[0].mean(given.thetas[0]))
-        solution = settle(self.method, given, first)
+    has_hidden, pair_moments = given.n_units[1] > 0, None
+    if has_hidden and not isinstance(method, BeliefPropagation):
+        method.check(given)
+        first = method.state_at(given, given.units[0].mean(given.thetas[0]))
+        solution = settle(method, given, first)
         visible, hidden = solution.state.means
-        found = self.method.moments(given, solution.state) if moments else None
-        return Found(logits_of(given, visible), hidden, solution.converged, found)
+        found = method.moments(given, solution.state) if moments else None
+        return Found(_logits_of(given, visible), hidden, solution.converged, found)
+    method = method if has_hidden else BeliefPropagation()
+    if is_one_label(given):
+        found = sum_classes(method, given, pairs=moments)
+    else:
+        from_tap = method.product == "sum"
+        found = propagate_rows(method, given, from_tap=from_tap, pairs=moments)
+    hidden = sigmoid(found.hidden)
+    if moments:
+        visible, weight = given.units[0].mean(Theta(found.visible)), 1.0 / hidden.shape[0]
+        block = Block((visible, hidden), (None, None), weight)
+        rest = found.pairs - matmul(hidden.T, visible)
+        rest *= weight
+        pair_moments = Moments((block,), ((0, rest),))
+    return Found(found.visible, hidden, found.converged, pair_moments)
 
 
-@dataclass(frozen=True)
-class Joint:
-    """The most probable values of all outputs, hidden units summed out.
+def infer_jointly(method, given):
+    """Return the most probable values of all outputs, hidden units summed out.
 
-    They are found among all values of few outputs, and by ``method``, in mixed-product, of many.
-    For one label both are exact.
+    They are found among all values of few outputs, and by mixed-product ``method`` of many. For one
+    label both are exact.
     """
-
-    method: BeliefPropagation
-
-    def check(self, given):
-        """Raise ValueError if the machine is too large to enumerate and for the method."""
-        if not _can_try_all(given):
-            Inference(self.method).check(given)
-
-    def __call__(self, given):
-        """Return what is :class:`Found` for a machine."""
-        if not _can_try_all(given):
-            return Inference(self.method)(given)
-        parts = [_best_differences(rows) for rows in blocks_of_rows(given, (0,))]
-        logits = cast(namespace(parts[0]).concat(parts, axis=0), given.weights[0].dtype)
-        hidden = given.units[1].mean(condition(given, given.units[0].mode(Theta(logits))))
-        return Found(logits, hidden, np.ones(logits.shape[0], bool))
-
-
-def _can_try_all(given):
-    return not is_one_label(given) and 1 < given.n_units[0] <= MAX_DECIDED
+    if is_one_label(given) or not 1 < given.n_units[0] <= _MAX_DECIDED:
+        return infer(method, given)
+    parts = [_best_differences(rows) for rows in blocks_of_rows(given, (0,))]
+    logits = cast(namespace(parts[0]).concat(parts, axis=0), given.weights[0].dtype)
+    hidden = given.units[1].mean(condition(given, given.units[0].mode(Theta(logits))))
+    return Found(logits, hidden, np.ones(logits.shape[0], bool))
 
 
 def _best_differences(given):
@@ -139,7 +96,7 @@ def _best_differences(given):
     return best[:, :n] - best[:, n:]
 
 
-def logits_of(given, means):
+def _logits_of(given, means):
     """Return fields at which independent visible units have these means."""
     xp = namespace(means)
     tiny = xp.finfo(means.dtype).smallest_normal
@@ -176,7 +133,7 @@ def log_partitions(given):
     """
     if is_one_label(given):
         return sum_classes(BeliefPropagation(), given, log_partition=True).log_partition
-    if min(given.n_units) <= MAX_SUMMED:
+    if min(given.n_units) <= _MAX_SUMMED:
         return log_partition(given, (int(np.argmin(given.n_units)),))
     W, n = given.weights[0], given.thetas[0].field.shape[0]
     log_z, rows = np.empty(n), np.arange(n)
@@ -185,11 +142,12 @@ def log_partitions(given):
         log_z[rows] = to_numpy(found.log_partition)
         rows = rows[~found.converged]
         if not rows.size:
-            return from_numpy(log_z, W)
-    warnings.warn(
-        f"belief propagation did not converge in {len(rows)} of {n} rows, whose log-probabilities "
-        "are unreliable; a larger alpha keeps the weights smaller",
-        ConvergenceWarning,
-        stacklevel=4,  # beyond this, score_samples and its wrapper
-    )
+            break
+    else:
+        warnings.warn(
+            f"belief propagation did not converge in {len(rows)} of {n} rows, whose "
+            "log-probabilities are unreliable; a larger alpha keeps the weights smaller",
+            ConvergenceWarning,
+            stacklevel=4,  # beyond this, score_samples and its wrapper
+        )
     return from_numpy(log_z, W)

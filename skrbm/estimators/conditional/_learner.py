@@ -24,7 +24,6 @@ from ...units import Theta
 from .._targets import initial_field, known_values
 from ._inference import draw
 from ._machine import ConditionalGradient, is_one_label
-from ._objectives import wrong
 
 _ROWS = 40  # of a batch, by which the divergence of a step is measured
 _DRAWS = 2  # of outputs, for each of these rows
@@ -32,15 +31,7 @@ _STEPS = 2  # of the chains that make them, from the targets
 
 
 class LabelledRows(DistinctRows):
-    """Features and targets of the training rows.
-
-    Parameters
-    ----------
-    X : array or sparse matrix of shape (n_samples, n_features)
-    V : ndarray or sparse matrix of shape (n_samples, n_outputs)
-        Targets as values of the visible units, NaN where missing.
-    weights : ndarray of shape (n_samples,) or None
-    """
+    """Features X and targets V of the training rows, as visible values with NaN where missing."""
 
     def __init__(self, X, V, weights=None):
         self.X, self.V, self.has_missing = X, V, has_missing(V)
@@ -80,16 +71,9 @@ class ConditionalLearner(BatchLearner):
     """Gradient ascent on an objective of targets given features.
 
     The state of its training is the largest number of sweeps, which predictions need too.
-
-    Parameters
-    ----------
-    objective, decision : callable
-        Return the :class:`Objective` and what predicts, given the largest number of sweeps.
-    sweeps : callable
-        Largest number of sweeps of inference by epoch, counted from 1.
-    optimizer : Optimizer
-    rows, index, batch_size, length
-        As in :class:`~skrbm.learning.BatchLearner`.
+    ``objective`` and ``decision`` return the :class:`Objective` and what predicts, by that number,
+    and ``sweeps`` the number by epoch, counted from 1. ``options`` are those of
+    :class:`~skrbm.learning.BatchLearner`.
     """
 
     def __init__(self, objective, decision, sweeps, optimizer, **options):
@@ -106,15 +90,15 @@ class ConditionalLearner(BatchLearner):
         if not self.is_finite(training.machine):
             return None
         # Parameters with which no inference works are never published.
-        with _inference_errors(f"after epoch {training.n_epochs + 1}"):
+        with _inference_errors():
             first = self.rows.index[self.index[:1]]
-            given = training.machine.given_rows(self.rows.X, first)
-            self.decision(training.phase_state).check(given)
+            ((_, given),) = training.machine.blocks(self.rows.X, rows=first)
+            self.decision(training.phase_state)(given)
         return self.optimizer.report(training.machine.leaves[: ConditionalGradient.n_penalised])
 
     def step(self, training, index, rate):
         X, V, observed = self.rows.batch(index, training.machine.dtype)
-        with _inference_errors(f"in epoch {training.n_epochs + 1}"):
+        with _inference_errors():
             given = training.machine.given(X)
             data, model, report = self.current.phases(given, V, observed, training.rng)
             difference = self.optimizer.difference_given(given, X, data, model)
@@ -127,7 +111,7 @@ class ConditionalLearner(BatchLearner):
 
         ``rate`` is the learning rate of the schedule; with a rule for the length, the factor on it.
         """
-        machine, length, change_to = training.machine, rate, None
+        machine, optimizer, length, change_to = training.machine, self.optimizer, rate, None
         if self.length is not None:
             state = training.length_state or self.length.init()
             length = float(rate * training.length_factor * state.rate)
@@ -137,7 +121,7 @@ class ConditionalLearner(BatchLearner):
                 seen = None if observed is None else observed[some, :]
                 change_to = energy_change(machine, X[some, :], V[some, :], seen, training.rng)
                 before = machine.copy()
-        training.optimizer_state = self.optimizer.update(
+        training.optimizer_state = optimizer.update(
             machine.leaves, gradient, training.optimizer_state, length
         )
         if change_to is not None:
@@ -147,54 +131,34 @@ class ConditionalLearner(BatchLearner):
                     now *= float(part)
                     now += float(1 - part) * old
             length *= float(part)
-        self._move_average(training)
-        return length
-
-    def _move_average(self, training):
-        machine, keeps_zeros = training.machine, self.optimizer.makes_zeros
-        if not self.optimizer.average:
+        if not optimizer.average:
             training.average = None
         elif training.average is None:
-            training.average = Average.of(machine, keeps_zeros)
+            training.average = Average.of(machine, optimizer.makes_zeros)
         else:
-            training.average = training.average.moved(machine, keeps_zeros)
+            training.average = training.average.moved(machine, optimizer.makes_zeros)
+        return length
 
 
 @contextmanager
-def _inference_errors(where):
+def _inference_errors():
     """Raise DivergenceError where finite parameters are too large for inference."""
     try:
         yield
-    except DivergenceError:
-        raise
     except ValueError as error:
         raise DivergenceError(
-            f"the parameters are too large for inference {where}: {error}; lower learning_rate or "
-            "momentum, raise alpha, or scale X (the parameters of the last complete epoch are kept)"
+            f"the parameters are too large for inference: {error}; lower learning_rate or momentum,"
+            " raise alpha, or scale X (the parameters of the last complete epoch are kept)"
         ) from error
 
 
 def energy_change(machine, X, V, observed, rng):
     """Draw outputs given the features of some rows, and return how their free energies change.
 
-    Those of one label are drawn exactly, others by chains that start at the targets. The targets
-    count as draws too: they show where all chains are in one state.
-
-    Parameters
-    ----------
-    machine : ConditionalMachine
-    X : array of shape (n_rows, n_features)
-    V : array of shape (n_rows, n_visible)
-        The targets.
-    observed : array of bool of shape (n_rows, n_visible) or None
-        Where they are known.
-    rng : Rng
-
-    Returns
-    -------
-    change_to : callable
-        ``change_to(other)`` returns the changes from the machine to another, less the mean of their
-        row, a float64 ndarray whose variance is that given the features, without a bias.
+    Those of one label are drawn exactly, others by chains that start at the targets V. The targets
+    count as draws too: they show where all chains are in one state. The result is a function of
+    another machine, which returns the changes to it, less the mean of their row, a float64 ndarray
+    whose variance is that given the features, without a bias.
     """
     given, xp = machine.given(X), namespace(V)
     if observed is not None:
@@ -223,14 +187,8 @@ def energy_change(machine, X, V, observed, rng):
 class ErrorMonitor(Monitor):
     """Measures the fraction of known outputs, or of labels, that are predicted wrongly.
 
-    Parameters
-    ----------
-    decision : callable
-        Returns what predicts, given the largest number of sweeps.
-    rows : LabelledRows
-    validation : ndarray of int or None
-        Indices of the validation rows; None if there are none.
-    stopping : EarlyStopping or None
+    ``decision`` returns what predicts, by the largest number of sweeps; ``validation`` are the
+    positions of the validation rows, None if there are none.
     """
 
     keeps_best = True
@@ -249,7 +207,10 @@ class ErrorMonitor(Monitor):
         for part, given in machine.blocks(self.rows.X, rows=index):
             V, observed = known_values(self.rows.V, part, given.thetas[0].field)
             values = given.units[0].mode(Theta(decide(given).logits))
-            missed = to_numpy(wrong(given, V, values))
+            missed = V != values
+            if is_one_label(given):
+                missed = namespace(V).any(missed, axis=1, keepdims=True)
+            missed = to_numpy(missed)
             seen = np.ones_like(missed) if observed is None else to_numpy(observed)
             parts.append(np.stack([missed * seen, seen]).sum(axis=2))
         n_wrong, n = np.concatenate(parts, axis=1) @ self.rows.weights_of(self.validation)

@@ -1,4 +1,4 @@
-"""The machine whose biases depend on features, and how it learns."""
+"""The machine whose biases depend on features, and its gradient."""
 
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -30,28 +30,15 @@ from ...units import Bernoulli, Categorical, Theta
 class ConditionalMachine:
     """p(v, h | x) ∝ exp(h' W v + v' (A x + b) + h' (B x + c)) (Ping and Ihler 2017, Eq. 3).
 
-    Parameters
-    ----------
-    units : tuple of Unit
-        Visible (the outputs) and hidden.
-    components : array of shape (n_hidden, n_visible)
-        W; there may be no hidden units.
-    coef_visible : array of shape (n_visible, n_features)
-        A.
-    coef_hidden : array of shape (n_hidden, n_features)
-        B.
-    intercept_visible : array of shape (n_visible,)
-        b.
-    intercept_hidden : array of shape (n_hidden,)
-        c.
+    Visible units v are the outputs, and there may be no hidden units h.
     """
 
-    units: tuple
-    components: Any
-    coef_visible: Any
-    coef_hidden: Any
-    intercept_visible: Any
-    intercept_hidden: Any
+    units: tuple  # visible and hidden
+    components: Any  # W, of shape (n_hidden, n_visible)
+    coef_visible: Any  # A, of shape (n_visible, n_features)
+    coef_hidden: Any  # B, of shape (n_hidden, n_features)
+    intercept_visible: Any  # b
+    intercept_hidden: Any  # c
 
     n_penalised: ClassVar = 3  # of the leaves: W, A and B
 
@@ -86,29 +73,27 @@ class ConditionalMachine:
         hidden = matmul(X, self.coef_hidden.T) + self.intercept_hidden
         for field in (visible, hidden):
             finite = namespace(field).all(namespace(field).isfinite(field))
-            require(finite, partial(_overflow, self.dtype))
+            message = f"one of the fields is not finite in {self.dtype}: scale X"
+            require(finite, partial(ValueError, message))
         return Machine(self.units, (Theta(visible), Theta(hidden)), self.weights)
 
-    def given_rows(self, X, rows):
-        """Return :meth:`given` for the rows of X at an index array; sparse ones stay sparse."""
-        with np.errstate(over="ignore", invalid="ignore"):  # fields are checked
-            if sp.issparse(X):
-                return self.given(X[rows].astype(self.dtype))
-            return self.given(dense_rows(X, from_numpy(rows, X), self.dtype))
-
     def blocks(self, X, size=1024, rows=None):
-        """Yield (index array, :meth:`given_rows`) for at most ``size`` rows of X at a time.
+        """Yield (index array, :meth:`given` of these rows of X), at most ``size`` rows at a time.
 
-        All rows, or those at the index array ``rows``.
+        All rows, or those at the index array ``rows``. Sparse ones stay sparse.
         """
         rows = np.arange(X.shape[0]) if rows is None else rows
         for start in range(0, len(rows), size):
             part = rows[start : start + size]
-            yield part, self.given_rows(X, part)
+            with np.errstate(over="ignore", invalid="ignore"):  # fields are checked
+                if sp.issparse(X):
+                    yield part, self.given(X[part].astype(self.dtype))
+                else:
+                    yield part, self.given(dense_rows(X, from_numpy(part, X), self.dtype))
 
     def copy(self):
         """Return a machine that shares no memory with this one."""
-        return ConditionalMachine(self.units, *map(copied, self.leaves))
+        return self.with_leaves(map(copied, self.leaves))
 
     def is_finite(self):
         """Whether no parameter is infinite or NaN."""
@@ -127,22 +112,11 @@ def is_one_label(machine):
     return isinstance(machine.units[0], Categorical)
 
 
-def _overflow(dtype):
-    return ValueError(f"one of the fields is not finite in {dtype}: scale X")
-
-
 class ConditionalGradient(Gradient):
     """Gradient of the log-likelihood of rows by W, A, B, b and c, written in that order.
 
-    The penalty is on all that multiplies: W, A and B.
-
-    Parameters
-    ----------
-    moments : Moments
-        Data moments minus those of ``given``; each block has as many rows as X, in the same order.
-    given : Machine
-        What :meth:`ConditionalMachine.given` returned for X.
-    X : array of shape (n_rows, n_features)
+    The penalty is on all that multiplies: W, A and B. ``moments`` are those of the data minus those
+    of ``given``, the machine given the features X; each block has a row for each row of X.
     """
 
     n_penalised = ConditionalMachine.n_penalised
@@ -153,11 +127,10 @@ class ConditionalGradient(Gradient):
 
     def add(self, targets, rate, keep=1.0):
         W, A, B, b, c = targets
-        layers = [(A, b), (B, c)]
-        if W.shape[0]:
+        layers = [(A, b)]
+        if W.shape[0]:  # there are hidden units
+            layers.append((B, c))
             self.moments.add_pair(self.given, 0, W, rate, keep)
-        else:  # there are no hidden units
-            del layers[1]
         for l, (coef, intercept) in enumerate(layers):
             rows = 0
             for block in self.moments.blocks:
@@ -172,18 +145,7 @@ def random_machine(unit, n_hidden, n_features, field, rng, reference):
     """Return a machine with random W and B, whose outputs do not depend on features otherwise.
 
     Their fields of hidden units have a variance of at most 1 each, for outputs with the means of
-    ``field`` and features of variance 1: smaller ones were slower to learn.
-
-    Parameters
-    ----------
-    unit : Unit
-        Kind of the outputs.
-    n_hidden, n_features : int
-    field : ndarray of shape (n_visible,)
-        The visible biases.
-    rng : Rng
-    reference : array
-        Whose library and dtype the parameters have.
+    ``field``, the visible biases, and features of variance 1: smaller ones were slower to learn.
     """
     xp, options, n_visible = namespace(reference), like(reference), field.shape[0]
     n_on = float(np.sum(unit.mean(Theta(np.asarray(field, np.float64)))))
@@ -198,13 +160,7 @@ def random_machine(unit, n_hidden, n_features, field, rng, reference):
 
 
 def with_parameters(machine, parts):
-    """Return the machine with copies of some arrays, by name, instead of its own.
-
-    Raises
-    ------
-    ValueError
-        If one is not finite or has another shape.
-    """
+    """Return the machine with copies of some arrays, by name, instead of its own."""
     checked = {}
     for name, part in parts.items():
         own = getattr(machine, name)
@@ -216,31 +172,8 @@ def with_parameters(machine, parts):
     return replace(machine, **checked)
 
 
-def with_fitted(machine, fitted):
-    """Return the machine with the parameters of a fitted estimator, A and b if it has no W."""
-    if not hasattr(fitted, "coef_visible_"):
-        raise ValueError(
-            f"init must be a fitted ConditionalRBM, and {type(fitted).__name__} is not fitted, or "
-            "is not one; GridSearchCV and others need it in a sklearn.frozen.FrozenEstimator"
-        )
-    coupled = fitted.components_.shape[0] > 0
-    names = PARAMETERS if coupled else ("coef_visible", "intercept_visible")
-    try:
-        return with_parameters(machine, {name: getattr(fitted, f"{name}_") for name in names})
-    except ValueError as error:
-        raise ValueError(
-            f"init does not fit X, y and n_components={machine.components.shape[0]}: {error}"
-        ) from error
-
-
 def machine_of(components, **parts):
-    """Return a machine of binary units with copies of arrays, by name, and zeros where one is None.
-
-    Raises
-    ------
-    ValueError
-        If an array is not finite or does not fit the others.
-    """
+    """Return a machine of binary units with copies of arrays, zeros where one is None."""
     W = parameter("components", components, 2, empty=True)
     parts = {name: part for name, part in parts.items() if part is not None}
     coef = next((name for name in ("coef_visible", "coef_hidden") if name in parts), None)
@@ -248,10 +181,11 @@ def machine_of(components, **parts):
         raise ValueError("coef_visible or coef_hidden must be given")
     n_hidden, n_visible = W.shape
     n_features = parameter(coef, parts[coef], 2, W, empty=True).shape[1]
-    if not n_visible:
-        raise ValueError("components must have a column for each output, and has none")
-    if not n_features:
-        raise ValueError(f"{coef} must have a column for each feature, and has none")
+    if not n_visible or not n_features:
+        raise ValueError(
+            f"there must be an output and a feature, and {n_visible} column(s) of components and "
+            f"{n_features} of {coef} were given"
+        )
     shapes = (n_visible, n_features), (n_hidden, n_features), (n_visible,), (n_hidden,)
     zeros = (namespace(W).zeros(shape, **like(W)) for shape in shapes)
     machine = ConditionalMachine((Bernoulli(), Bernoulli()), W, *zeros)

@@ -4,7 +4,7 @@ Each objective is a loss of Ping and Ihler (2017, Sec. 4) with the inference tha
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
 from typing import ClassVar
 
 from ..._checks import look_up
@@ -12,7 +12,7 @@ from ...arrays import namespace, number_of
 from ...inference import BeliefPropagation, FixedPoint, Gibbs, NaiveMeanField, method_names, resolve
 from ...machine import Block, Moments, condition, data_moments, free_energy
 from ...units import Theta
-from ._inference import Inference, Joint, clamped
+from ._inference import clamped, infer, infer_jointly
 from ._machine import is_one_label
 
 _TOL = 1e-6  # (1e-3)**2: the tolerance of Sec. 6 is on the change of the means, ours on its square
@@ -20,44 +20,27 @@ _TOL = 1e-6  # (1e-3)**2: the tolerance of Sec. 6 is on the change of the means,
 
 @dataclass(frozen=True)
 class Objective:
-    """A function whose gradient is the difference of two moments.
+    """A function whose gradient is the difference of two moments."""
 
-    Parameters
-    ----------
-    method : FixedPoint
-        Finds the marginals.
-    chain : Gibbs, default=None
-        Of objectives that sample.
-    """
-
-    method: FixedPoint
-    chain: Gibbs | None = None
+    method: FixedPoint  # finds the marginals
+    chain: Gibbs | None = None  # of objectives that sample
 
     takes: ClassVar = BeliefPropagation  # class of inference
     named: ClassVar = {"auto": "bp"}  # inference by names that the objective has for itself
 
-    @cached_property
-    def marginals(self):
-        """The :class:`Inference` of marginal probabilities."""
-        return Inference(self.method)
+    def marginals(self, given, moments=False):
+        """Return the marginal probabilities, as :func:`infer`."""
+        return infer(self.method, given, moments)
 
-    @property
-    def decide(self):
-        """The :class:`Inference` that predictions are matched to."""
-        return self.marginals
+    def decide(self, given):
+        """Return what predictions are matched to, as :func:`infer`."""
+        return self.marginals(given)
 
     def phases(self, given, V, observed, rng):
         """Return data moments, moments of the machine and numbers for the history.
 
-        Parameters
-        ----------
-        given : Machine
-            With fields for each row.
-        V : array of shape (n_rows, n_visible)
-            Targets, anything where they are missing.
-        observed : array of bool of shape (n_rows, n_visible) or None
-            Where they are not; None if all are known.
-        rng : Rng
+        ``given`` has fields for each row of the targets V, which are known where ``observed``, or
+        all if that is None.
         """
         raise NotImplementedError
 
@@ -129,30 +112,27 @@ class Margin(Objective):
     product: ClassVar = "max"
     hidden: ClassVar = "mode"
 
-    @cached_property
-    def marginals(self):
-        return Inference(replace(self.method, product="sum"))
+    def marginals(self, given, moments=False):
+        return infer(replace(self.method, product="sum"), given, moments)
 
-    @cached_property
-    def decide(self):
-        return Inference(replace(self.method, product=self.product))
+    def decide(self, given):
+        return infer(replace(self.method, product=self.product), given)
 
     def phases(self, given, V, observed, rng):
-        loss = loss_field(given, V)
+        # Up to a constant these fields add the number of outputs that differ from V, or of one
+        # label 1 if it does.
+        loss = 1 - V if is_one_label(given) else 1 - 2 * V
         if observed is not None:
             loss = namespace(V).where(observed, loss, 0 * V)
-            V = self._decided(clamped(given, V, observed))[0]
-        worst, converged = self._decided(given.tilted(0, loss))
-        data, model = (Moments((self._block(given, rows),)) for rows in (V, worst))
-        return data, model, {"converged": _share(converged)}
+            V = given.units[0].mode(Theta(self.decide(clamped(given, V, observed)).logits))
+        found = self.decide(given.tilted(0, loss))
+        worst = given.units[0].mode(Theta(found.logits))
+        data, model = (self._moments(given, rows) for rows in (V, worst))
+        return data, model, {"converged": _share(found.converged)}
 
-    def _decided(self, given):
-        found = self.decide(given)
-        return given.units[0].mode(Theta(found.logits)), found.converged
-
-    def _block(self, given, V):
+    def _moments(self, given, V):
         hidden = getattr(given.units[1], self.hidden)(condition(given, V))
-        return Block((V, hidden), (None, None), 1.0 / V.shape[0])
+        return Moments((Block((V, hidden), (None, None), 1.0 / V.shape[0]),))
 
 
 @dataclass(frozen=True)
@@ -177,30 +157,11 @@ def _share(mask):
     return number_of(mask) / mask.shape[0]
 
 
-def loss_field(given, V):
-    """Return fields that add the loss against V to a log-weight, up to a constant.
-
-    The Hamming loss is the number of outputs that differ from V; for one label it is 0 or 1.
-    """
-    return 1 - V if is_one_label(given) else 1 - 2 * V
-
-
-def wrong(given, V, values):
-    """Return where values differ from V, a column for each output, or one for a label."""
-    differ = V != values
-    return namespace(V).any(differ, axis=1, keepdims=True) if is_one_label(given) else differ
-
-
 def make_objective(name, inference, n_sweeps):
     """Return the objective of a name with the inference of a name, or an object.
 
-    Parameters
-    ----------
-    name : str
-    inference : str, FixedPoint or Gibbs
-    n_sweeps : int
-        Largest number of sweeps of a fixed point given by name, and of the mean field with which
-        objectives that sample predict.
+    ``n_sweeps`` is the largest number of sweeps of a fixed point given by name, and of the mean
+    field with which objectives that sample predict.
     """
     kinds = look_up("objective", name, OBJECTIVES)
     if isinstance(inference, str):
@@ -219,11 +180,12 @@ def make_objective(name, inference, n_sweeps):
 
 
 def decision_of(name, objective):
-    """Return the decision of a name, or that of an objective where it is None."""
+    """Return the decision of a name, or that of an objective where it is None: a function."""
     if name is None:
         return objective.decide
     method = objective.method
     if not isinstance(method, BeliefPropagation):
         method = BeliefPropagation(method.max_iter, _TOL)
-    decisions = {"marginals": objective.marginals, "joint": Joint(replace(method, product="mixed"))}
+    joint = partial(infer_jointly, replace(method, product="mixed"))
+    decisions = {"marginals": objective.marginals, "joint": joint}
     return look_up("decision", name, decisions, ", or None")  # which may be set after fit

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from _conditional_machines import Sums, differences, random_machine
+from _conditional_machines import Sums, random_machine
 from _exact import Exact
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -14,9 +14,7 @@ from skrbm.estimators.conditional._machine import (
     ConditionalGradient,
 )
 from skrbm.inference import TAP
-from skrbm.learning import SGD
-from skrbm.machine import Block, Machine, Moments, data_moments
-from skrbm.units import Categorical
+from skrbm.machine import Machine, data_moments
 
 X = np.random.default_rng(0).standard_normal((5, 2))
 
@@ -40,7 +38,7 @@ def test_given_features_it_is_an_ordinary_machine():
 def test_rows_of_dense_or_sparse_features(make, dtype):
     machine, whole = random_machine(), np.round(3 * X).astype(dtype)
     fields = [theta.field for theta in machine.given(whole.astype(float)).thetas]
-    some = machine.given_rows(make(whole), np.array([3, 0]))
+    ((_, some),) = machine.blocks(make(whole), rows=np.array([3, 0]))
     for theta, field in zip(some.thetas, fields, strict=True):
         assert theta.field.dtype == np.float64
         assert_allclose(theta.field, field[[3, 0]], rtol=1e-12)
@@ -50,9 +48,6 @@ def test_rows_of_dense_or_sparse_features(make, dtype):
         assert max(len(rows) for rows, _ in blocks) <= size
         parts = [given.thetas[1].field for _, given in blocks]
         assert_allclose(np.concatenate(parts), fields[1], rtol=1e-12)
-    ((rows, given),) = machine.blocks(make(whole), rows=np.array([4, 1]))
-    assert_array_equal(rows, [4, 1])
-    assert_allclose(given.thetas[1].field, fields[1][[4, 1]], rtol=1e-12)
 
 
 def difference_of(given, V):
@@ -106,56 +101,3 @@ def test_gradient_is_added_in_place(keep):
         assert_allclose(new, expected, rtol=1e-12, atol=1e-14, err_msg=name)
     for name, found in zip(PARAMETERS, gradient.arrays(machine.leaves), strict=True):
         assert_allclose(found, parts[name], rtol=1e-12, atol=1e-14, err_msg=name)
-
-
-@pytest.mark.parametrize("keep", [1.0, 0.7])
-@pytest.mark.parametrize("unit", [None, Categorical()], ids=str)
-def test_gradient_of_known_moments_against_differences(unit, keep):
-    """Of the mean negative energy of given v and h, which is linear in all parameters."""
-    machine, generator = random_machine(3, unit=unit), np.random.default_rng(3)
-    V, H = np.eye(5, 4), generator.random((5, 3))
-
-    def mean_energy(machine):
-        W, A, B, b, c = machine.leaves
-        return np.mean(
-            np.sum((H @ W + X @ A.T + b) * V, axis=1) + np.sum((X @ B.T + c) * H, axis=1)
-        )
-
-    moments = Moments((Block((V, H), (None, None), 0.2),))
-    gradient = ConditionalGradient(moments, machine.given(X), X)
-    targets = random_machine(4).leaves
-    factors = [keep] * gradient.n_penalised + [1.0, 1.0]
-    expected = [factor * part for factor, part in zip(factors, targets, strict=True)]
-    gradient.add(targets, 0.5, keep)
-    found = differences(mean_energy, machine)
-    for name, old, new in zip(PARAMETERS, expected, targets, strict=True):
-        assert_allclose(new, old + 0.5 * found[name], rtol=1e-8, atol=1e-9, err_msg=name)
-
-
-@pytest.mark.parametrize("momentum", [0.0, 0.6])
-@pytest.mark.parametrize("penalty", ["l1", "l2"])
-@pytest.mark.parametrize("alpha", [0.0, 0.3])
-def test_steps(momentum, penalty, alpha):
-    """velocity <- momentum * velocity + rate * (gradient - alpha * part), twice; l1 shrinks."""
-    machine, rate = random_machine(1), 0.1
-    V = np.random.default_rng(1).integers(0, 2, (5, 4)).astype(float)
-    optimizer = SGD(momentum, alpha=alpha, penalty=penalty)
-    velocity = optimizer.init(machine.leaves)
-    expected = {name: getattr(machine, name).copy() for name in PARAMETERS}
-    moving = dict.fromkeys(PARAMETERS, 0.0)
-    for _ in range(2):
-        gradient, parts = some_gradient(machine, V)
-        velocity = optimizer.update(machine.leaves, gradient, velocity, rate)
-        for name in PARAMETERS:
-            old, strength = expected[name], alpha if "intercept" not in name else 0.0
-            decay = strength * old if penalty == "l2" else 0.0
-            new = old + momentum * moving[name] + rate * (parts[name] - decay)
-            if penalty == "l1":
-                new = np.sign(new) * np.maximum(abs(new) - rate * strength, 0)
-            expected[name], moving[name] = new, new - old
-        for name in PARAMETERS:
-            assert_allclose(getattr(machine, name), expected[name], rtol=1e-12, atol=1e-14)
-    assert (velocity is None) == (momentum == 0)
-
-
-W = np.ones((3, 4))

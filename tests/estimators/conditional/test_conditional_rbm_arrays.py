@@ -8,16 +8,11 @@ from _conditional_rbm import (
     data,
     every,
     holes_in,
-    labels,
     small,
     values,
 )
 from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from skrbm import ConditionalRBM
 from skrbm.arrays import to_numpy
@@ -84,19 +79,3 @@ def test_arrays_stay_in_their_library(name, dtype, objective, inference):
         crbm.decision = same.decision = decision
         assert_array_equal(to_numpy(crbm.predict(Z)), same.predict(X))
         assert_array_equal(to_numpy(crbm.impute(Z, holes)), same.impute(X, to_numpy(holes)))
-
-
-# --------------------------------------------------------- scikit-learn's own tools
-
-
-def test_pipelines_and_searches():
-    """As the classifier at the end, and as features for another one."""
-    X, Y = data(n=90)
-    pipeline = make_pipeline(StandardScaler(), small())
-    search = GridSearchCV(pipeline, {"conditionalrbm__learning_rate": [0.01, 0.1]}, cv=3).fit(X, Y)
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    assert search.predict(X).shape == Y.shape and search.predict_proba(X).shape == Y.shape
-    pipeline = make_pipeline(small(), LogisticRegression()).fit(X, labels(Y))
-    assert pipeline[-1].n_features_in_ == 5 and 0 < pipeline.score(X, labels(Y)) <= 1
-    fits = small()
-    assert_array_equal(fits.fit_transform(X, Y), fits.transform(X))

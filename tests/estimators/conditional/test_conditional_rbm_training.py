@@ -50,6 +50,19 @@ def test_without_hidden_units_it_is_logistic_regression(kind, inference):
     assert_allclose(crbm.coef_visible_, coef, atol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["outputs", "binary", "label"])
+def test_weighted_logistic_regression(kind):
+    """Without hidden units, at the optimum, with the same penalty: alpha = 1 / (C n)."""
+    (X, Y), weights = data(), np.random.default_rng(5).integers(0, 4, 60)
+    y, n = {"outputs": Y, "binary": labels(Y, 2), "label": labels(Y)}[kind], weights.sum()
+    params = {"learning_rate": 0.5, "momentum": 0.9, "n_iter": 600, "alpha": 1 / n}
+    crbm = small(n_components=0, batch_size=n, **params).fit(X, y, weights)
+    columns = y.T if kind == "outputs" else [y]
+    model = LogisticRegression(C=1.0, tol=1e-12, max_iter=10_000)
+    coefs = [model.fit(X, column, weights).coef_ for column in columns]
+    assert_allclose(crbm.coef_visible_, np.concatenate(coefs), atol=1e-4)
+
+
 def copies(n, seed=0):
     """Three outputs that are one fair bit, of which the features tell nothing."""
     generator = np.random.default_rng(seed)
@@ -98,7 +111,7 @@ def test_hidden_units_learn_interactions_of_features(objective):
     [
         ("adam", {}),
         (Adam(alpha=0.0, max_grad_norm=0.1), {"n_components": 0}),
-        (SGD(0.9, alpha=0.0), {"init": "logistic"}),
+        (SGD(0.9, alpha=0.0), {}),
     ],
 )
 def test_each_optimizer_raises_the_exact_likelihood(optimizer, params):
@@ -160,23 +173,6 @@ def test_sweeps_by_epoch(objective, inference):
 
 
 # ---------------------------------------------------------------------------- init
-
-
-@pytest.mark.parametrize("kind", ["outputs", "label"])
-def test_logistic_init(kind):
-    """A and b are those of the machine without hidden units; the rest is as without it."""
-    X, Y = data()
-    y = Y if kind == "outputs" else labels(Y)
-    params = {"n_iter": 4, "batch_size": 60}
-    first = small(**params).set_params(n_components=0).fit(X, y)
-    rates = [1.0] * 4 + [0.0] * 4  # nothing is learnt after logistic regression
-    start = small(init="logistic", schedule=lambda progress: rates.pop(0), **params).fit(X, y)
-    random = small(schedule=lambda progress: 0.0, **params).fit(X, y)
-    assert not rates and random.components_.any()
-    assert_allclose(start.coef_visible_, first.coef_visible_, rtol=1e-12)
-    assert_allclose(start.intercept_visible_, first.intercept_visible_, rtol=1e-12)
-    for name in ("components_", "coef_hidden_", "intercept_hidden_"):
-        assert_array_equal(getattr(start, name), getattr(random, name))
 
 
 def test_fitted_init():

@@ -21,11 +21,11 @@ from _conditional_machines import (
 from _conditional_rbm import holes_in
 from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import expit, logsumexp
+from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from skrbm.arrays import make_rng, to_numpy
-from skrbm.estimators.conditional._inference import clamped, log_partitions
+from skrbm.estimators.conditional._inference import log_partitions
 from skrbm.estimators.conditional._machine import PARAMETERS, ConditionalGradient
 from skrbm.estimators.conditional._objectives import make_objective
 from skrbm.inference import (
@@ -255,29 +255,6 @@ def test_missing_outputs_are_drawn_by_a_chain_in_which_the_others_are_fixed(name
 
 
 # -------------------------------------------------------------------- inference
-
-
-@pytest.mark.parametrize("holes", [False, True])
-def test_rules_of_prediction_on_trees(holes):
-    """Marginals, joint maximum and marginal maximum, as each objective decides."""
-    for edges, seed in [(path, s) for s in range(5)] + [(leaves, s) for s in range(5)]:
-        machine = random_machine(seed, (4, 3, 2), edges)
-        X, Y = some_rows(machine, n=8, seed=seed)
-        Y = holes_in(Y) if holes else np.full_like(Y, np.nan)
-        given = clamped(machine.given(X), np.where(np.isnan(Y), 0, Y), ~np.isnan(Y))
-        sums = [Sums(machine, x, y) for x, y in zip(X, Y, strict=True)]
-        for name in ("likelihood", "margin", "marginal_margin"):
-            objective = make_objective(name, EXACT, 1)
-            found, marginals = objective.decide(given), objective.marginals(given)
-            assert_allclose(expit(marginals.logits), [s.mean() for s in sums], atol=1e-10)
-            assert_allclose(marginals.hidden, [s.hidden_mean() for s in sums], atol=1e-10)
-            decided = found.logits > 0
-            if name == "likelihood":
-                assert_array_equal(decided, np.array([s.mean() for s in sums]) > 0.5)
-            elif name == "margin":
-                assert_array_equal(decided, [s.best()[1] for s in sums])
-            elif edges is leaves:
-                assert_array_equal(decided, [s.best()[0] for s in sums])
 
 
 # ------------------------------------------------------------------------ log Z
