@@ -3,6 +3,7 @@
 from ._bernoulli_rbm import BernoulliRBM
 from ._categorical_rbm import CategoricalRBM
 from ._deep_tap_machine import DeepTAPMachine
+from ._gaussian_bernoulli_rbm import GaussianBernoulliRBM
 from ._rating_rbm import RatingRBM
 from ._rbm import RBM
 from ._rbm_classifier import RBMClassifier
@@ -13,7 +14,6 @@ from ._tabular_rbm import TabularRBM
 from ._tap_rbm import TAPRBM
 from .conditional import ConditionalRBM
 from .frank_wolfe import FrankWolfeRBM
-from .gaussian_bernoulli import GaussianBernoulliRBM
 
 __all__ = [
     "RBM",

@@ -4,7 +4,7 @@ from ..inference import Gibbs
 from ..learning import SGD, ChainPhase
 from ..units import Bernoulli
 from ._base import BaseRBM
-from ._parts import Parts
+from ._recipe import Recipe
 from ._shared import shares_parameters
 
 
@@ -35,27 +35,16 @@ class BernoulliRBM(BaseRBM):
 
     Attributes
     ----------
-    components_ : array of shape (n_components, n_features)
-        Weights.
-    intercept_hidden_ : array of shape (n_components,)
-        Biases of the hidden units.
-    intercept_visible_ : array of shape (n_features,)
-        Biases of the visible units.
+    {components_}
+    {intercept_hidden_}
+    {intercept_visible_}
     h_samples_ : array of shape (n_chains, n_components)
         Hidden units of the chains.
-    units_ : tuple of Unit
-        The visible and the hidden units.
-    visible_means_ : array of shape (n_features,)
-        Means of the training data; absent after ``from_parameters``.
-    starts_ : array of shape (n_chains, n_features)
-        Visible units of the chains, where :meth:`sample` starts.
-    n_iter_ : int
-        Number of epochs.
-    history_ : dict of list
-        For each epoch: ``epoch``, ``learning_rate``, ``time`` (s), ``log_likelihood`` (nats per
-        sample, of at most 1000 training rows) and ``log_likelihood_std``, the standard error of
-        log Z, NaN in epochs in which it is not measured (see :ref:`likelihood_in_training`), and
-        with early stopping ``score``, the log-likelihood of the validation rows.
+    {units_}
+    {visible_means_}
+    {starts_}
+    {n_iter_}
+    {history_}
     {n_features_in_}
     {feature_names_in_}
 
@@ -101,13 +90,12 @@ class BernoulliRBM(BaseRBM):
     def _units(self):
         return Bernoulli(), Bernoulli()
 
-    def _first_deviation(self, n_below):
-        # Smaller weights give worse features of digits, larger ones a worse likelihood of NLTCS.
-        return min(0.1, 0.8 / n_below**0.5)
-
-    def _parts(self, rows=None):
+    def _recipe(self, rows=None):
         plain = SGD(alpha=0.0, schedule="constant", centered=False, average=False)
-        return Parts(ChainPhase(Gibbs()), plain)
+        # Smaller weights give worse features of digits, larger ones a worse likelihood of NLTCS.
+        deviation = 0.1 if rows is None else min(0.1, 0.8 / rows.X.shape[1] ** 0.5)
+        return Recipe(ChainPhase(Gibbs()), plain, deviation=deviation)
 
-    def _more_attributes(self, state, parts):
-        return {"h_samples_": state.chains.layers[1]}
+    def _attributes(self, machine, state, recipe):
+        found = super()._attributes(machine, state, recipe)
+        return found | {"h_samples_": state.chains.layers[1]}

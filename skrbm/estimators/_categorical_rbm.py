@@ -9,13 +9,10 @@ from .._sklearn import StrOptions
 from ..arrays import is_foreign, namespace, one_blas_thread
 from ..inputs import CategoryEncoder
 from ..learning import ZERO_SUM
-from ..machine import zero_sum
 from ._base import BaseRBM
-from ._choices import unit_of
 from ._layouts import Sites, by_site, of_all_values
-from ._noise_models import Substitution
-from ._posterior import denoised, imputed
-from ._shared import N_ITER_OR_AUTO, shares_parameters
+from ._posterior import imputed
+from ._shared import N_ITER_OR_AUTO, shares_parameters, unit_of
 
 
 @shares_parameters
@@ -65,29 +62,22 @@ class CategoricalRBM(BaseRBM):
     components_ : array of shape (n_components, n_sites, n_categories)
         Weights, float32. They are 0 after the last value of a site that has fewer values than
         others.
-    intercept_hidden_ : array of shape (n_components,)
-        Biases of the hidden units.
+    {intercept_hidden_}
     intercept_visible_ : array of shape (n_sites, n_categories)
         Biases of the values; 0 after the last value of a site.
-    precision_hidden_, spike_hidden_ : array of shape (n_components,)
-        Only of hidden units that have them, as in :class:`RBM`; ``absolute_hidden_`` and
-        ``skew_hidden_`` too.
+    {others_hidden_}
     categories_ : list of ndarray
         The values of each site.
-    units_ : tuple of Unit
-        The visible and the hidden units.
+    {units_}
     visible_means_ : array of shape (n_values,)
         Frequencies of all values of the first site, of the second and so on, in the training data;
         absent after ``from_parameters``.
     starts_ : array of shape (n_states, n_values)
         Visible values of the chains, or of the starts of solutions, of the last batch: 1 in the
         column of the value of each site, and 0 elsewhere.
-    ladder_ : Ladder
-        Only of a fit by tempered chains, as in :class:`RBM`.
-    n_iter_ : int
-        Number of epochs.
-    history_ : dict of list
-        For each epoch, as in :class:`RBM`.
+    {ladder_}
+    {n_iter_}
+    {history_}
     {n_features_in_}
     {feature_names_in_}
 
@@ -111,7 +101,6 @@ class CategoricalRBM(BaseRBM):
         "categories": [StrOptions({"auto"}), list, tuple],
         "handle_unknown": [StrOptions({"warn", "ignore", "error"})],
     }
-    _may_restart = True
 
     def __init__(
         self,
@@ -156,8 +145,8 @@ class CategoricalRBM(BaseRBM):
     def _units(self):
         return self._encoder.unit, unit_of(self, "hidden")
 
-    def _parameters(self, rows, optimizer):
-        return ZERO_SUM
+    def _recipe(self, rows=None):
+        return super()._recipe(rows, restarts=True, parameters=ZERO_SUM)
 
     @property
     def categories_(self):
@@ -165,16 +154,8 @@ class CategoricalRBM(BaseRBM):
         check_is_fitted(self, "components_")
         return self._encoder.categories_
 
-    # ------------------------------------------------- parameters by site, and of all values
-
-    def _of_values(self, components, hidden, visible):
-        """Return arrays of parameters by site as those of all values of all sites."""
-        sizes = self._encoder.sizes
-        if visible is not None:
-            visible = _checked("intercept_visible", visible, sizes, 2)
-        return _checked("components", components, sizes, 3), hidden, visible
-
     def _given(self, components, hidden, visible):
+        shape, kept = np.shape(components), self.categories
         if hasattr(components, "fit"):
             kept = getattr(components, "categories_", None)
             if kept is None:
@@ -182,48 +163,20 @@ class CategoricalRBM(BaseRBM):
                 raise ValueError(f"{name} is no fitted machine of categories; give one, or arrays")
             if not isinstance(self.categories, str):
                 CategoryEncoder.of(self.categories).check_same(components._encoder)
-            self._encoder = CategoryEncoder.of(kept, self.handle_unknown)
-            return components, hidden, visible
-        shape, kept = np.shape(components), self.categories
-        if len(shape) != 3:
+        elif len(shape) != 3:
             raise ValueError(
                 f"components has shape {shape}, and must have (n_components, n_sites, n_categories)"
             )
-        if isinstance(kept, str):
+        elif isinstance(kept, str):
             kept = [np.arange(shape[2])] * shape[1]
         self._encoder = CategoryEncoder.of(kept, self.handle_unknown)
-        return self._of_values(components, hidden, visible)
-
-    def _adopted(self, machine, parts):
-        super()._adopted(zero_sum(machine), parts)
-        self.n_features_in_ = len(self.categories_)
-        return self
-
-    @classmethod
-    def from_parameters(cls, components, intercept_hidden=None, intercept_visible=None, **params):
-        """Build a fitted machine from arrays.
-
-        Parameters
-        ----------
-        components : array-like of shape (n_components, n_sites, n_categories), or fitted \
-                CategoricalRBM
-            Weights, of any gauge; or a fitted estimator whose arrays and categories are copied.
-        intercept_hidden : array-like of shape (n_components,), default=None
-            Biases of the hidden units; default: zeros.
-        intercept_visible : array-like of shape (n_sites, n_categories), default=None
-            Biases of the values; default: zeros.
-        **params
-            Parameters of the estimator other than ``n_components``; ``categories="auto"`` are the
-            numbers 0, 1, and so on. Also ``precision_hidden`` and the like, as in :class:`RBM`.
-
-        Returns
-        -------
-        estimator : object
-            Fitted, with parameters in the zero-sum gauge.
-        """
-        return super().from_parameters(components, intercept_hidden, intercept_visible, **params)
-
-    # ------------------------------------------------------------------- values of X
+        sizes = self._encoder.sizes
+        self.n_features_in_ = len(sizes)
+        if hasattr(components, "fit"):
+            return components, hidden, visible
+        if visible is not None:
+            visible = _all_values("intercept_visible", visible, sizes, 2)
+        return _all_values("components", components, sizes, 3), hidden, visible
 
     @one_blas_thread
     def site_probabilities(self, X, *, n_steps=None, method="auto", random_state=None):
@@ -245,52 +198,12 @@ class CategoricalRBM(BaseRBM):
         P : array of shape (n_samples, n_sites, n_categories)
             Of observed sites 1 for the value; 0 after the last value of a site.
         """
-        own = self._own_fixed_point()
-        blocks = imputed(self, X, method, own, n_steps, random_state)
+        blocks = imputed(self, X, method, n_steps, random_state)
         parts = [by_site(rows, self._encoder.sizes) for rows in blocks]
         return namespace(parts[0]).concat(parts, axis=0)
 
-    @one_blas_thread
-    def denoise(self, Y, *, substitution_probability, n_starts=1, n_steps=None, random_state=None):
-        """Find the most probable value of each site that was observed with noise.
 
-        The machine is the prior. Each site was replaced by another of its values with a probability
-        that is known, whichever value with the same chance. So the number of wrong sites is
-        expected to be as small as it can be.
-
-        Read more in the :ref:`User Guide <categorical_rbm>`.
-
-        Parameters
-        ----------
-        Y : array-like of shape (n_samples, n_sites)
-            Noisy values, none of them missing.
-        substitution_probability : float in [0, 1)
-            Probability with which each site was replaced. With 0 the result is Y.
-        n_starts : int, default=1
-            Number of solutions of a fixed point for each row, as of :meth:`RBM.denoise`.
-        n_steps : int, default=None
-            Sweeps of the chain of each row, which starts at Y and of which the later half is
-            averaged, default 200; of a fixed point as of :meth:`RBM.denoise`.
-        random_state : int, RandomState instance or None, default=None
-
-        Returns
-        -------
-        X : array of shape (n_samples, n_sites)
-        """
-        check_is_fitted(self)
-        return denoised(
-            self,
-            Y,
-            Substitution(substitution_probability, self._encoder.sizes),
-            method=self._own_fixed_point(),
-            n_starts=n_starts,
-            n_steps=n_steps,
-            return_std=False,
-            random_state=random_state,
-        )
-
-
-def _checked(name, values, sizes, ndim):
+def _all_values(name, values, sizes, ndim):
     """Return given parameters by site as those of all values of all sites."""
     array = values if is_foreign(values) else np.asarray(values)
     wanted = len(sizes), max(sizes)

@@ -1,29 +1,30 @@
 """Deep Boltzmann machine trained deterministically, by the fixed points of mean-field equations."""
 
-from collections.abc import Sequence
+import warnings
 from dataclasses import replace
 from numbers import Integral
 from typing import ClassVar
 
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+
 from .._sklearn import Interval
-from ..arrays import cast, namespace
+from ..arrays import cast, has_missing, namespace, row_blocks, take_rows, working_dtype
 from ..evaluation import DeepDensity
+from ..exceptions import DataRangeWarning, DivergenceError
+from ..inference import completed
 from ..inputs import LAYER_ATTRIBUTES, check_rows, check_scale_known, layers_from
 from ..learning import DeepPhase, FixedPointPhase
-from ..machine import turned_over
+from ..machine import Machine, condition, turned_over
 from ._base import BaseRBM
-from ._blocks import by_blocks
-from ._choices import (
-    fixed_point_of,
-    optimizer_of,
-    units_of,
-)
-from ._encoded import visible_rows
-from ._layerwise import train_layers
+from ._encoded import by_blocks, visible_rows
 from ._layouts import Layers
-from ._parts import Parts
-from ._shared import FIXED_POINTS, shares_parameters
+from ._recipe import Recipe, layer_sizes
+from ._shared import FIXED_POINTS, optimizer_of, shares_parameters, units_of
 from ._tap_rbm import TAPRBM
+
+_BLOCK_ROWS = 1000  # rows whose hidden units are drawn together
+_COMPLETION = 5  # sweeps that draw what is missing
 
 
 @shares_parameters
@@ -82,10 +83,8 @@ class DeepTAPMachine(BaseRBM):
         :class:`TAPRBM`.
     units_ : tuple of Unit
         The units of each layer, with bounds taken from the data.
-    visible_means_ : array of shape (n_features,)
-        Means of the training data; absent after ``from_parameters``.
-    starts_ : array of shape (n_starts, n_features)
-        The last starts, from which :meth:`log_partition` and :meth:`sample` start too.
+    {visible_means_}
+    {starts_}
     n_iter_ : int
         Number of epochs of joint training.
     history_ : dict of list
@@ -170,46 +169,34 @@ class DeepTAPMachine(BaseRBM):
 
     # ------------------------------------------------------------ the parts of the training
 
-    def _layer_sizes(self):
-        if isinstance(self.n_components, Integral):
-            return [int(self.n_components)]
-        ordered = isinstance(self.n_components, Sequence) or getattr(self.n_components, "ndim", 0)
-        sizes = list(self.n_components) if ordered else []
-        if not sizes or not all(isinstance(n, Integral) and n >= 1 for n in sizes):
-            raise ValueError(
-                "n_components must be integers >= 1 in order, one for each hidden layer, got "
-                f"{self.n_components!r}"
-            )
-        return [int(n) for n in sizes]
+    init = "random"
 
     def _units(self):
         visible, hidden = units_of(self)
         if visible.is_joint:
             raise ValueError(f"a deep machine has no visible units {visible}; use RBM")
-        return (visible, *[hidden] * len(self._layer_sizes()))
+        return (visible, *[hidden] * len(layer_sizes(self.n_components)))
 
-    def _parts(self, rows=None):
+    def _recipe(self, rows=None):
         check_scale_known(rows)
-        method = fixed_point_of(self)
+        _layer_index(self.layer, len(layer_sizes(self.n_components)))
+        method = self._method()
+        method.check_marginals()
         # All layers learn together, and only machines with one hidden layer can be centred.
         optimizer = replace(optimizer_of(self), centered=False, average=False)
-        return Parts(DeepPhase(FixedPointPhase(method, method.start or "data")), optimizer)
+        return Recipe(DeepPhase(FixedPointPhase(method, method.start or "data")), optimizer)
 
-    def _density(self, machine, state, parts):
-        starts = parts.phase.visible(state)
+    def _density(self, machine, state, recipe):
+        starts = recipe.phase.visible(state)
         precise = machine.dtype == namespace(starts).float64
-        return DeepDensity(machine, starts, method=fixed_point_of(self), precise=precise)
-
-    def _first_machine(self, rows, rng, parts):
-        _layer_index(self.layer, len(self._layer_sizes()))
-        return self._random_machine(rows, rng)
+        return DeepDensity(machine, starts, method=self._method(), precise=precise)
 
     def _pretrain(self, training, rows, index):
-        """Train the layers one by one, each on samples of the one below (Alg. 4)."""
+        """Train each layer on samples of the one below (Alg. 4 of Tramel et al. 2018)."""
         histories = []
         try:
             if self.n_iter_pretrain:
-                train_layers(self, training, rows, index, histories)
+                self._train_layers(training, rows, index, histories)
         except KeyboardInterrupt:
             if not hasattr(self, "_training"):  # a later fit leaves what there was
                 self.pretraining_history_ = histories
@@ -219,9 +206,48 @@ class DeepTAPMachine(BaseRBM):
             raise
         self.pretraining_history_ = histories
 
+    def _train_layers(self, training, rows, index, histories):
+        """Put the parameters of each layer that is trained into the machine of ``training``.
+
+        ``histories`` is a list to which that of each layer is added.
+        """
+        machine, rng = training.machine, training.rng
+        thetas, weights = list(machine.thetas), list(machine.weights)
+        # In the order of the fit, as each row has its own samples of the layers above.
+        V = take_rows(rows.X, rows.index[rows.epoch(index, rng)])
+        if working_dtype(V) != rows.dtype:  # thresholds and clipping change the dtype
+            V = V.astype(rows.dtype) if sp.issparse(V) else cast(V, rows.dtype)
+        if has_missing(V):  # columns may be known in validation rows only
+            xp = namespace(V)
+            means = xp.broadcast_to(cast(rows.means, V.dtype), V.shape)
+            V = xp.where(xp.any(V == V, axis=0), V, means)
+        for l in range(len(weights)):
+            rbm = self._layer_estimator(machine, l, rng)
+            try:
+                with warnings.catch_warnings():
+                    # Of the range of X has been warned, and how the pretraining ends is not the
+                    # end.
+                    for category in (DataRangeWarning, ConvergenceWarning):
+                        warnings.simplefilter("ignore", category)
+                    rbm.fit(V)
+            except DivergenceError as error:
+                raise DivergenceError(
+                    f"the pretraining of hidden layer {l + 1} diverged in epoch "
+                    f"{getattr(rbm, 'n_iter_', 0) + 1}; lower learning_rate or momentum, or scale X"
+                ) from error
+            finally:
+                if hasattr(rbm, "components_"):  # it may have ended before there were any
+                    fitted = rbm.machine_
+                    thetas[l + 1], weights[l] = fitted.thetas[1], fitted.weights[0]
+                    thetas[0] = thetas[0] if l else fitted.thetas[0]
+                    histories.append(rbm.history_)
+                    training.machine = Machine(machine.units, tuple(thetas), tuple(weights))
+            if l + 1 < len(weights):
+                V = _hidden_samples(rbm, V, rng)
+
     def _layer_estimator(self, machine, l, rng):
         """Return the estimator that pretrains the weights ``l``, below hidden layer ``l``."""
-        method = fixed_point_of(self)
+        method = self._method()
         return TAPRBM(
             machine.n_units[l + 1],
             visible=machine.units[l],
@@ -240,7 +266,7 @@ class DeepTAPMachine(BaseRBM):
     @property
     def density_(self):
         """The fitted machine as a :class:`~skrbm.evaluation.Density`."""
-        return DeepDensity(self.machine_, self.starts_, method=fixed_point_of(self))
+        return DeepDensity(self.machine_, self.starts_, method=self._method())
 
     @property
     def _n_features_out(self):
@@ -325,7 +351,7 @@ class DeepTAPMachine(BaseRBM):
         machine = layers_from(components, (intercepts, *others), *units)
         estimator.n_components = machine.n_units[1:]
         estimator.pretraining_history_ = []
-        return estimator._adopted(machine, estimator._parts())
+        return estimator._adopted(machine, estimator._recipe())
 
 
 def _layer_index(layer, n):
@@ -336,3 +362,16 @@ def _layer_index(layer, n):
             f"layers, got {layer!r}"
         )
     return int(layer) % n + 1
+
+
+def _hidden_samples(rbm, X, rng):
+    """Draw the hidden units of a fitted machine for each row of X.
+
+    What is missing in a row is drawn given what is observed, from its solved means.
+    """
+    machine, parts = rbm.machine_, []
+    for rows in row_blocks(X, _BLOCK_ROWS):
+        if has_missing(rows):
+            rows = completed(machine, rbm.impute(rows), rows == rows, rng, _COMPLETION)
+        parts.append(machine.units[1].sample(condition(machine, visible_rows(rbm, rows)), rng))
+    return namespace(rbm.components_).concat(parts, axis=0)

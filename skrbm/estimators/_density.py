@@ -1,7 +1,5 @@
 """The public methods of density models."""
 
-from typing import ClassVar
-
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -9,6 +7,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from .. import evaluation
 from .._checks import check_count
 from .._sklearn import DOC_LINK, CallbackSupportMixin
 from ..arrays import (
@@ -26,28 +25,39 @@ from ..evaluation import Density
 from ..inference import chain_ends
 from ..inputs import check_rows, check_weights
 from ..machine import condition, conditional, in_double
-from ._blocks import by_blocks
-from ._choices import set_params, validate_params
-from ._encoded import blocks_of, decoded, encoded, rows_to_start, takes_table, visible_rows
+from ._denoising import channel, denoised
+from ._encoded import (
+    blocks_of,
+    by_blocks,
+    decoded,
+    encoded,
+    rows_to_start,
+    takes_table,
+    visible_rows,
+)
 from ._layouts import OneLayer
-from ._log_partition import checked_log_partition, log_partition_of_scores
-from ._noise_models import channel
-from ._posterior import N_STEPS, denoised, drawn_given, hidden_means, imputed
-from ._sampling import chains_of
+from ._log_partition import checked_log_partition, log_partition_of_scores, solved_log_partition
+from ._posterior import N_STEPS, chains_of, drawn_given, hidden_means, imputed
+from ._shared import set_params
 
 _BLOCK_ROWS = 1024  # whose log-weights are computed together
 
 
-def _unless_absent(method):
-    """Let estimators name methods that they do not have in ``_absent``, with the reason."""
+def _has_one_density(estimator):
+    if estimator._has_lengths:
+        raise AttributeError(
+            f"{type(estimator).__name__} has a density for each length, and no missing values"
+        )
+    return True
 
-    def check(estimator):
-        why = estimator._absent.get(method.__name__)
-        if why is not None:
-            raise AttributeError(f"{type(estimator).__name__} has no {method.__name__}: {why}")
-        return True
 
-    return available_if(check)(method)
+def _learns_by_fixed_points(estimator):
+    if estimator._own_fixed_point() is None:
+        raise AttributeError(
+            f"{type(estimator).__name__} samples, and only estimators whose inference is a fixed "
+            "point, such as TAP, have solutions"
+        )
+    return True
 
 
 class DensityModel(
@@ -56,18 +66,17 @@ class DensityModel(
     """What fitted machines do that are density models of X, however they learn.
 
     A subclass sets ``components_`` and the other parameters, ``units_``, ``starts_`` and
-    ``_evaluation_seed`` in ``fit``. ``_layout`` says how parameters are published. It may replace
-    ``density_``, ``_first_hidden(X)`` (the means that ``transform`` returns) and ``_scored(X)``
-    (log-likelihoods of rows). Where X is a table, ``_new_encoder()`` returns what turns it into
-    columns of the machine (``_encoded.py``). ``_absent`` has the names of methods that it does not
-    have, and why.
+    ``_evaluation_seed`` in ``fit``. ``_layout`` says how parameters are published. Where X is a
+    table, ``_new_encoder()`` returns what turns it into columns of the machine (``_encoded.py``).
+    It may replace ``density_``, ``_first_hidden(X)`` (the means that ``transform`` returns) and
+    ``_scored(X)`` (log-likelihoods of rows).
     """
 
     _doc_link_module, _doc_link_template = DOC_LINK
-    set_params, _validate_params = set_params, validate_params
+    set_params = set_params
     _layout = OneLayer()
-    _absent: ClassVar[dict] = {}
     _takes_missing = False  # NaN for visible units that are latent
+    _has_lengths = False  # rows of counts, which have a distribution given their sum
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -133,7 +142,7 @@ class DensityModel(
         X, machine = visible_rows(self, X, missing=True), self.machine_
         theta = condition(machine, X)
         if has_missing(theta.field) and has_missing(X):  # the field is mostly smaller than X
-            return hidden_means(self, X, self._own_fixed_point())
+            return hidden_means(self, X)
         return machine.units[1].mean(theta)
 
     def inverse_transform(self, H):
@@ -275,7 +284,7 @@ class DensityModel(
         weights = check_weights(sample_weight, scores)
         return float(np.average(to_numpy(scores), weights=weights))
 
-    @_unless_absent
+    @available_if(_has_one_density)
     def log_partition(self, method="auto", return_std=False):
         """Compute or estimate the log-partition function.
 
@@ -355,7 +364,7 @@ class DensityModel(
             starts = map(dense, blocks_of(self, rows_to_start(self, init, n_samples)))
         return decoded(self, map(chains_of(self, method, n_steps, rng), starts), drawn=True)
 
-    @_unless_absent
+    @available_if(_has_one_density)
     @by_blocks
     @one_blas_thread
     def impute(self, X, *, n_draws=None, n_steps=None, method="auto", random_state=None):
@@ -392,11 +401,10 @@ class DensityModel(
             rng = check_random_state(random_state)
             options = {"init": None, "method": method, "n_steps": n_steps or N_STEPS}
             return [drawn_given(self, X, random_state=rng, **options) for _ in range(n_draws)]
-        own = self._own_fixed_point()
-        blocks = imputed(self, X, method, own, n_steps, random_state)
+        blocks = imputed(self, X, method, n_steps, random_state)
         return decoded(self, blocks, X, completes=True)
 
-    @_unless_absent
+    @available_if(_has_one_density)
     def gibbs(self, v, random_state=None):
         """Draw visible values by one sweep of block Gibbs sampling.
 
@@ -416,7 +424,7 @@ class DensityModel(
         blocks = (chain_ends(machine, rng, dense(rows), 1) for rows in blocks_of(self, X))
         return decoded(self, blocks, v, drawn=True)
 
-    @_unless_absent
+    @available_if(_has_one_density)
     @one_blas_thread
     def denoise(
         self,
@@ -424,6 +432,7 @@ class DensityModel(
         *,
         flip_probability=None,
         noise_variance=None,
+        substitution_probability=None,
         prior_mean=None,
         n_starts=1,
         n_steps=None,
@@ -449,6 +458,10 @@ class DensityModel(
         noise_variance : float >= 0, default=None
             For real visible units: variance of the normal noise that was added to each value. With
             0 the result is Y.
+        substitution_probability : float in [0, 1), default=None
+            For categories: probability with which each was replaced by another value of its column,
+            whichever with the same chance. The result is the most probable value of each, so that
+            as few as possible are expected to be wrong.
         prior_mean : array-like of shape (n_features,), default=None
             For binary visible units: means of the independent units of the pointwise estimate, by
             default ``visible_means_``.
@@ -476,14 +489,76 @@ class DensityModel(
             Unless exactly one noise model is given, which fits the visible units, and if bits of Y
             are not 0 or 1.
         """
+        check_is_fitted(self, "components_")
         return denoised(
             self,
             Y,
-            channel(flip_probability, noise_variance),
-            method=self._own_fixed_point(),
+            channel(flip_probability, noise_variance, substitution_probability),
             prior_mean=prior_mean,
             n_starts=n_starts,
             n_steps=n_steps,
             return_std=return_std,
             random_state=random_state,
         )
+
+    @available_if(_learns_by_fixed_points)
+    def tap_log_likelihood(self, X, starts=None):
+        """Compute the TAP log-likelihood of each sample (Eq. 39 of Tramel et al. 2018).
+
+        log p(v) ≈ -F(v) + mean of the free energies of the distinct solutions of ``inference``
+        that are reached from ``starts``. Other solutions do not count: if the model has modes away
+        from the data, the result is too large, sometimes by tens of nats. Use
+        :meth:`score_samples` to compare models.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        starts : array-like of shape (n_starts, n_features), default=None
+            Visible values at which iterations start; default: those kept from ``fit``.
+
+        Returns
+        -------
+        log_likelihood : array of shape (n_samples,)
+            In nats, float64.
+
+        Warns
+        -----
+        LikelihoodWarning
+            If it is more than 0.1 nats too large, where a layer is small enough for an exact log Z.
+        """
+        free_energy, method = self.free_energy(X), self._own_fixed_point()
+        if starts is None:
+            return -free_energy - solved_log_partition(self, method)
+        return -free_energy - evaluation.log_partition(self, method, starts=starts).value
+
+    @available_if(_learns_by_fixed_points)
+    def solutions(self, X=None, *, unique_tol=1e-2):
+        """Find the distinct solutions of the mean-field equations, the modes of the model.
+
+        The equations of ``inference`` are iterated to convergence from each row, in float64, and
+        equal solutions are merged (Sec. VII.3 of Tramel et al. 2018).
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Visible values at which iterations start, such as rows of data; default: those kept
+            from ``fit``.
+        unique_tol : float, default=1e-2
+            Solutions are merged if all visible means differ by less, or if a chain of such pairs
+            links them.
+
+        Returns
+        -------
+        solutions : Solutions
+            Means, variances and free energies, sorted by free energy; how many rows each attracts,
+            and which (:class:`skrbm.evaluation.Solutions`).
+
+        Warns
+        -----
+        ConvergenceWarning
+            If no row converges. The last states are then returned.
+        """
+        check_is_fitted(self)
+        if X is not None and not takes_table(self):  # else evaluation does it
+            X = self._encode(X)
+        return evaluation.solutions(self, self._own_fixed_point(), X, unique_tol=unique_tol)

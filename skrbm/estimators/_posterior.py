@@ -1,47 +1,201 @@
-"""Visible values given some of them, or given noisy ones: posteriors of a machine."""
+"""Samples of a fitted machine, and its visible and hidden values given some of the visible ones."""
 
 import itertools
+import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 
 from .._checks import check_count
 from ..arrays import (
     CommonRng,
     cast,
     dense,
-    has_missing,
-    is_foreign,
     make_rng,
     namespace,
     row_blocks,
     seed_sequence,
     take_rows,
+    to_numpy,
 )
 from ..evaluation._observed import exact_sums, most_units
 from ..inference import (
+    Gibbs,
+    Tempering,
     clamped_mean,
     completed,
+    draw_visible,
+    own_bases,
+    resolve,
     rows_with_holes,
+    sample,
     solve_clamped,
     tempered_mean,
     with_rows,
 )
-from ..inputs import check_held, check_rows, into_support, split_missing
-from ..machine import condition
-from ._blocks import by_blocks as accepts_blocks
-from ._encoded import blocks_of, decoded, takes_table
-from ._noise_models import posterior_moments
-from ._sampling import by_blocks, chosen_sampler
+from ..inputs import check_held, into_support, split_missing
+from ..learning import CORRELATED, N_SWEEPS, remaining
+from ..machine import check_has_integral, condition, uncoupled
+from ._encoded import blocks_of, by_blocks, decoded, takes_table
+from ._log_partition import kept_with_parameters
 
-_BLOCK_ROWS, _N_SWEEPS, _DAMPING = 1024, 300, 0.7
+N_STEPS = 200  # of the chain of a row
+_N_CHECKED = 100  # chains of each start that show whether chains mix
+_MOST_WEIGHTS = 2**15  # of a machine for which a ladder is built if they do not
+_MOST_ELEMENTS = 2**24  # of the visible values of all rungs that are sampled together
 _SUMMED_ELEMENTS = 2**17  # of rows whose hidden units are summed over together
 _IMPUTE_SWEEPS, _IMPUTE_DAMPING = 1000, 0.2
-N_STEPS = 200  # of the chain of a row
+_BLOCK_ROWS = 1024
 
 
-def imputed(model, X, method, equations, n_steps, random_state):
+# ------------------------------------------------------------------------------- samplers
+
+
+def chains_of(model, method, n_steps, rng):
+    """Return a function of visible values where chains start, which returns those where they end.
+
+    Parameters
+    ----------
+    model : DensityModel
+    method : str or Tempering
+        "gibbs", "tempering", or "auto": tempering if the model has a ladder, or if its chains do
+        not mix and it is small.
+    n_steps : int
+    rng : Rng
+
+    Returns
+    -------
+    callable
+        Of an array of shape (n_chains, n_visible), which it does not change.
+    """
+    machine = model.machine_
+    check_has_integral(machine)
+    if n_steps == 0:
+        return lambda rows: namespace(rows).asarray(rows, copy=True)
+    if method == "auto" and not hasattr(model, "ladder_"):
+        method = _method_that_mixes(model)
+    sampler = _sampler_of(model, method, rng)
+
+    def ends(rows):
+        chains = sampler.state_at(machine, rows, rng)
+        return sample(sampler, machine, chains, rng, n_steps).layers[0]
+
+    return lambda rows: _by_rungs(ends, sampler, machine, rows)
+
+
+def _method_that_mixes(model):
+    """Return "gibbs", or "tempering" for a small machine whose chains do not mix.
+
+    A larger machine gives a warning. Chains do not mix if they are still where they were after 50
+    sweeps, along one of the main directions in which they differ. They start at ``starts_``, and in
+    a small machine as many start at independent units, which may lead to other modes.
+    """
+    machine, sampler = model.machine_, Gibbs()
+    is_small = math.prod(machine.n_units) <= _MOST_WEIGHTS
+    if len(machine.units) > 2 or not machine.weights[0].shape[0]:
+        return "gibbs"
+
+    def correlation():
+        rng = make_rng(model._evaluation_seed, machine.weights[0])
+        index = np.resize(np.arange(model.starts_.shape[0]), _N_CHECKED)
+        rows = [dense(take_rows(model.starts_, index))]
+        if is_small:
+            bases = (uncoupled(machine, theta) for theta in own_bases(machine))
+            rows += [draw_visible(base, rng, _N_CHECKED) for base in bases]
+        rows = namespace(rows[0]).concat(rows, axis=0)
+        begin = sample(sampler, machine, sampler.state_at(machine, rows, rng), rng, N_SWEEPS)
+        end = to_numpy(sample(sampler, machine, begin, rng, N_SWEEPS).layers[0])
+        begin = to_numpy(begin.layers[0])
+        return remaining(begin, end, begin)
+
+    found = kept_with_parameters(model, "autocorrelation", correlation)
+    if found <= CORRELATED:
+        return "gibbs"
+    if is_small:
+        return "tempering"
+    warnings.warn(
+        f"chains do not mix (after {N_SWEEPS} sweeps their autocorrelation is {found:.2f}), so "
+        "that the shares of modes in samples are those of starts_; give method='tempering'",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
+    return "gibbs"
+
+
+def _sampler_of(model, method, rng):
+    """Return Gibbs sampling, or tempering along the ladder of a model or one that is built."""
+    ladder, names = getattr(model, "ladder_", None), {"gibbs": Gibbs(), "tempering": Tempering()}
+    names["auto"] = names["gibbs" if ladder is None else "tempering"]
+    sampler = resolve(method, Tempering, argument="method", own=names)
+    if not sampler.has_rungs:
+        return sampler
+    machine = model.machine_
+
+    def build():  # with the seed that log Z has
+        rng = make_rng(model._evaluation_seed, machine.weights[0])
+        base = model.density_.independent_units(model.density_.starts)
+        return sampler.on(machine, rng, visible=base)
+
+    if ladder is None and sampler.rungs is None:
+        sampler = kept_with_parameters(model, "ladder", build)
+    return sampler.on(machine, rng, ladder)
+
+
+def _by_rungs(function, sampler, machine, *rows):
+    """Return ``function(*blocks)`` of blocks of rows, which all rungs of a sampler have.
+
+    Without rungs, all rows are one block.
+    """
+    if not sampler.has_rungs:
+        return function(*rows)
+    size = max(1, _MOST_ELEMENTS // (len(sampler.machines(machine)) * machine.n_units[0]))
+    blocks = zip(*(row_blocks(part, size) for part in rows), strict=True)
+    return namespace(rows[0]).concat([function(*block) for block in blocks], axis=0)
+
+
+# --------------------------------------------------------- given some of the visible values
+
+
+def _split_missing(model, X):
+    """Return blocks of (X filled with the visible means, which entries are observed)."""
+    machine, X = model.machine_, model._encode(X, missing=True, sparse=takes_table(model))
+    unit = machine.units[0]
+    unit.check_values(X)
+    X, means = into_support(X, unit), unit.mean(machine.thetas[0])
+
+    def split(rows):
+        rows = dense(rows)
+        xp, observed = namespace(rows), rows == rows
+        check_held(xp.where(observed, rows, xp.zeros_like(rows)), machine.dtype)
+        rows = cast(rows, machine.dtype)
+        return xp.where(observed, rows, xp.broadcast_to(means, rows.shape)), observed
+
+    return map(split, blocks_of(model, X))
+
+
+@by_blocks
+def drawn_given(model, X, *, init, n_steps, random_state, method="auto"):
+    """Return X with draws in place of NaN, given the observed values of each row."""
+    if init is not None:
+        raise ValueError("sample takes init or given, not both: given says where chains start")
+    if sp.issparse(X):
+        raise TypeError("given is sparse, and NaN marks what is drawn: make it dense, by toarray()")
+    check_count("n_steps", n_steps, 1)
+    machine, blocks = model.machine_, _split_missing(model, X)
+    rng = make_rng(random_state, machine.weights[0])
+    sampler = _sampler_of(model, method, rng)
+
+    def draws(X, observed):
+        return completed(machine, X, observed, rng, n_steps, sampler)
+
+    drawn = (_by_rungs(draws, sampler, machine, *block) for block in blocks)
+    return decoded(model, drawn, X, drawn=True, completes=True)
+
+
+def imputed(model, X, method, n_steps, random_state):
     """Return X with NaN replaced by means given the observed values of the row, in blocks of rows.
 
     Parameters
@@ -49,9 +203,8 @@ def imputed(model, X, method, equations, n_steps, random_state):
     model : DensityModel
     X : array-like of shape (n_rows, n_visible)
     method : str or Tempering
-        "auto": ``equations``, or where these are None exact sums in rows where these are cheap,
-        and elsewhere as in :func:`chains_of`.
-    equations : FixedPoint or None
+        "auto": by the equations of the model, or where it has none by exact sums in rows where
+        these are cheap, and elsewhere as in :func:`chains_of`.
     n_steps : int or None
     random_state : int, RandomState or None
 
@@ -59,11 +212,11 @@ def imputed(model, X, method, equations, n_steps, random_state):
     -------
     iterator of arrays of shape (n_rows, n_visible)
     """
-    is_auto = method == "auto"
-    equations = equations if is_auto else None
+    is_auto, machine = method == "auto", model.machine_
+    equations = model._own_fixed_point() if is_auto else None
     n_steps = (N_STEPS if equations is None else _IMPUTE_SWEEPS) if n_steps is None else n_steps
     check_count("n_steps", n_steps, 1)
-    machine = model.machine_
+    blocks = _split_missing(model, X)
     if equations is not None:
 
         def solved(X, observed):
@@ -71,17 +224,10 @@ def imputed(model, X, method, equations, n_steps, random_state):
             solution = _clamped_solution(equations, machine, X, observed, every, n_steps)
             return cast(solution.state.means[0], X.dtype)
 
-        return itertools.starmap(solved, _split_missing(model, X))
+        return itertools.starmap(solved, blocks)
     seed = seed_sequence(random_state)
     rng = make_rng(seed, machine.weights[0])
-    sampler = chosen_sampler(model, method, rng)
-
-    def means(X, observed):
-        if not is_auto:
-            return sampled(X, observed)
-        size = max(1, _SUMMED_ELEMENTS // X.shape[1])
-        blocks = zip(row_blocks(X, size), row_blocks(observed, size), strict=True)
-        return namespace(X).concat([exact_or_sampled(*rows) for rows in blocks], axis=0)
+    sampler = _sampler_of(model, method, rng)
 
     def sampled(X, observed):
         if sampler.has_rungs:
@@ -105,57 +251,37 @@ def imputed(model, X, method, equations, n_steps, random_state):
             found = with_rows(found, left, cast(drawn, X.dtype))
         return with_rows(X, holes, found)
 
-    blocks = _split_missing(model, X)
-    return (by_blocks(means, sampler, machine, *block) for block in blocks)
+    def means(X, observed):
+        if not is_auto:
+            return sampled(X, observed)
+        size = max(1, _SUMMED_ELEMENTS // X.shape[1])
+        parts = zip(row_blocks(X, size), row_blocks(observed, size), strict=True)
+        return namespace(X).concat([exact_or_sampled(*rows) for rows in parts], axis=0)
+
+    return (_by_rungs(means, sampler, machine, *block) for block in blocks)
 
 
-@accepts_blocks
-def drawn_given(model, X, *, init, n_steps, random_state, method="auto"):
-    """Return X with draws in place of NaN, given the observed values of each row."""
-    if init is not None:
-        raise ValueError("sample takes init or given, not both: given says where chains start")
-    if sp.issparse(X):
-        raise TypeError("given is sparse, and NaN marks what is drawn: make it dense, by toarray()")
-    check_count("n_steps", n_steps, 1)
-    machine, blocks = model.machine_, _split_missing(model, X)
-    rng = make_rng(random_state, machine.weights[0])
-    sampler = chosen_sampler(model, method, rng)
+def hidden_means(model, X):
+    """Return E[h | the observed values] of rows with NaN, X as the machine's units take it.
 
-    def draws(X, observed):
-        return completed(machine, X, observed, rng, n_steps, sampler)
-
-    drawn = (by_blocks(draws, sampler, machine, *block) for block in blocks)
-    return decoded(model, drawn, X, drawn=True, completes=True)
-
-
-def hidden_means(model, X, method):
-    """Return E[h | the observed values] of rows with NaN.
-
-    Exactly where few units are to be summed over, and elsewhere by the equations of ``method`` or,
-    where it is None, by Gibbs chains.
-
-    Parameters
-    ----------
-    model : DensityModel
-    X : array of shape (n_rows, n_visible)
-        As the machine's units take it.
-    method : FixedPoint or None
+    Exactly where few units are to be summed over, and elsewhere by the equations of the model or,
+    where it has none, by Gibbs chains.
     """
     machine = model.machine_
     means = machine.units[0].mean(machine.thetas[0])
     blocks = row_blocks(X, _BLOCK_ROWS)
-    parts = [_hidden_means(model, machine, dense(rows), means, method) for rows in blocks]
+    parts = [_hidden_means(model, machine, dense(rows), means) for rows in blocks]
     return namespace(parts[0]).concat(parts, axis=0)
 
 
-def _hidden_means(model, machine, X, visible_means, method):
+def _hidden_means(model, machine, X, visible_means):
     X, observed = split_missing(X, visible_means)
     found = machine.units[1].mean(condition(machine, X))
     if observed is None:
         return found
     _, holes = rows_with_holes(observed)
     X, observed = take_rows(X, holes), take_rows(observed, holes)
-    double = machine.astype(namespace(X).float64)
+    double, method = machine.astype(namespace(X).float64), model._own_fixed_point()
     rows, most = cast(X, double.dtype), most_units(double, N_STEPS)
     _, means, exact = exact_sums(double, rows, observed, most, layer=1)
     left = np.flatnonzero(~exact)
@@ -176,137 +302,3 @@ def _clamped_solution(method, machine, X, observed, rows, n_steps):
     method = replace(method, max_iter=n_steps, tol=min(method.tol, 1e-12))
     double = machine.astype(namespace(X).float64)
     return solve_clamped(method, double, cast(X, double.dtype), observed, rows)
-
-
-def _split_missing(model, X):
-    """Return blocks of (X filled with the visible means, which entries are observed)."""
-    machine, X = model.machine_, model._encode(X, missing=True, sparse=takes_table(model))
-    machine.units[0].check_values(X)
-    X = into_support(X, machine.units[0])
-    means = machine.units[0].mean(machine.thetas[0])
-
-    def split(rows):
-        rows = dense(rows)
-        xp, observed = namespace(rows), rows == rows
-        check_held(xp.where(observed, rows, xp.zeros_like(rows)), machine.dtype)
-        rows = cast(rows, machine.dtype)
-        return xp.where(observed, rows, xp.broadcast_to(means, rows.shape)), observed
-
-    return map(split, blocks_of(model, X))
-
-
-def denoised(model, Y, noise, *, method, n_steps, return_std, random_state, **options):
-    """Return the posterior means of visible values that came through a noisy channel.
-
-    Parameters
-    ----------
-    model : DensityModel
-    Y : {array-like, sparse matrix} of shape (n_samples, n_features)
-    noise : BinarySymmetric or GaussianNoise
-    method : FixedPoint or None
-        Whose equations are solved; None samples by Gibbs chains.
-    n_steps, return_std, random_state
-        As in the public method ``denoise``.
-    **options
-        Its ``prior_mean`` and ``n_starts``.
-
-    Returns
-    -------
-    table or array of shape (n_samples, n_features)
-        As values of X; with ``return_std`` before the standard deviations, an array.
-    """
-    if n_steps is not None:
-        check_count("n_steps", n_steps, 1)
-    skewed = [name for name, kind in getattr(model, "kinds_", {}).items() if kind == "skewed"]
-    if skewed:
-        raise ValueError(
-            f"denoise takes no skewed columns, whose units are not those of the noise, and "
-            f"{skewed} are; set their kinds to 'real'"
-        )
-    machine, given, Y = model.machine_, Y, model._encode(Y, missing=True)
-    if has_missing(Y):
-        raise ValueError("Y contains NaN; denoise takes complete rows, impute fills others")
-    rng = make_rng(random_state, machine.weights[0])
-
-    def of_block(rows):
-        rows = _noisy(model, machine, dense(rows), noise)
-        if method is not None:
-            mean, variance = _solved(model, machine, rows, noise, method, n_steps, rng, **options)
-        else:
-            steps = N_STEPS if n_steps is None else n_steps
-            mean, variance = _sampled(machine, rows, noise, steps, rng)
-        if not return_std:
-            return mean, None
-        if variance is None:
-            raise ValueError(
-                "return_std needs inference by a fixed point, such as 'tap'; by sampling only the "
-                "standard deviations of binary units are known"
-            )
-        return mean, namespace(mean).sqrt(variance)
-
-    blocks = map(of_block, blocks_of(model, Y))
-    if not return_std:
-        return decoded(model, (mean for mean, _ in blocks), given)
-    means, deviations = zip(*blocks, strict=True)
-    return decoded(model, means, given), namespace(deviations[0]).concat(deviations, axis=0)
-
-
-def _noisy(model, machine, Y, noise):
-    """Return a copy of dense rows Y, which can have come through the channel."""
-    unit = machine.units[0]
-    is_real = (unit.takes_precision or unit.is_joint) and not unit.is_discrete
-    if not (unit.is_binary or is_real or noise.is_for_categories):
-        raise ValueError(
-            f"denoise is for binary and real visible units, and these are {unit}; make doubtful "
-            "values missing, and fill them in by impute"
-        )
-    noise.check(unit, Y)
-    check_held(Y, machine.dtype)
-    return cast(namespace(Y).asarray(Y, copy=True), machine.dtype)
-
-
-def _sampled(machine, Y, noise, n_steps, rng):
-    """Return means and, of binary units, variances by Gibbs chains that start at Y."""
-    if noise.is_clean:
-        return Y, namespace(Y).zeros_like(Y)
-    free = namespace(Y).zeros_like(Y) > 0
-    posterior = machine.tilted(0, *noise.evidence(Y))
-    mean = clamped_mean(posterior, Y, free, rng, n_steps)
-    return mean, mean - mean * mean if machine.units[0].values == (0.0, 1.0) else None
-
-
-def _solved(model, machine, Y, noise, method, n_steps, rng, prior_mean=None, n_starts=1):
-    """Return means and variances by solutions of equations, block by block of rows."""
-    check_count("n_starts", n_starts, 1)
-    prior = noise.prior(machine, _prior_mean(model, machine, prior_mean, noise))
-    if noise.is_clean:
-        return Y, namespace(Y).zeros_like(Y)
-    # At strong noise the plain sweeps often go round in circles; most damped ones do not, and
-    # move less far each, which the tolerance takes into account.
-    damping = max(method.damping, _DAMPING)
-    tol = method.tol * ((1 - damping) / (1 - method.damping)) ** 2
-    method = replace(method, damping=damping, tol=tol)
-    n_sweeps = max(method.max_iter, _N_SWEEPS) if n_steps is None else n_steps
-    unit, blocks = machine.units[0], []
-    for rows in row_blocks(Y, _BLOCK_ROWS):
-        evidence = noise.evidence(rows)
-        independent = unit.tilt(prior, *evidence)
-        draws = (unit.sample(independent, rng) for _ in range(n_starts - 1))
-        starts = itertools.chain([unit.mean(independent)], draws)
-        tilted = machine.tilted(0, *evidence)
-        blocks.append(posterior_moments(method, tilted, starts, n_sweeps))
-    return tuple(namespace(Y).concat(parts, axis=0) for parts in zip(*blocks, strict=True))
-
-
-def _prior_mean(model, machine, given, noise):
-    """Return the visible means of the pointwise estimate, of shape (n_features,)."""
-    if given is None:
-        kept = getattr(model, "visible_means_", None)
-        return machine.units[0].mean(machine.thetas[0]) if kept is None else kept
-    given = given if is_foreign(given) else np.asarray(given)
-    if given.ndim != 1:
-        raise ValueError(f"prior_mean must have 1 dimension, got {given.ndim}")
-    row = given[None, :]
-    mean = check_rows("prior_mean", row, machine.n_units[0], machine.weights[0])[0, :]
-    noise.check_mean(mean)
-    return mean

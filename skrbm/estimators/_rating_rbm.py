@@ -19,9 +19,8 @@ from ..inputs import (
 from ..learning import NATURAL, SGD, Adam, MomentLearner, SeenPhase, Trainer, Training, recorder
 from ..machine import Machine, condition, conditional
 from ..units import Bernoulli, Gaussian, Theta
-from ._choices import optimizer_of, set_params
 from ._layouts import OneLayer
-from ._shared import shares_parameters
+from ._shared import optimizer_of, set_params, shares_parameters
 from ._training import is_automatic, keeps_features, rate_of, seeds_of_fit, verbose_name
 
 

@@ -1,10 +1,13 @@
 """The restricted Boltzmann machine of any units, inference method and optimizer."""
 
+from math import inf, isfinite
 from typing import ClassVar
 
+from .._ranks import ranks
+from ..inference import Sampler
+from ..units import Gaussian
 from ._base import BaseRBM
-from ._parts import spread
-from ._shared import N_ITER_OR_AUTO, shares_parameters
+from ._shared import N_ITER_OR_AUTO, optimizer_of, shares_parameters, units_of
 
 _JOINT_COLUMNS = 200  # most columns of "gaussian" units that have a precision matrix
 
@@ -36,33 +39,17 @@ class RBM(BaseRBM):
 
     Attributes
     ----------
-    components_ : array of shape (n_components, n_features)
-        Weights.
-    intercept_hidden_ : array of shape (n_components,)
-        Biases of the hidden units.
-    intercept_visible_ : array of shape (n_features,)
-        Biases of the visible units.
-    precision_visible_, spike_visible_, absolute_visible_, skew_visible_ : array
-        Further parameters, of shape (n_features,), of units that have them (:ref:`units`). With
-        ``Gaussian(covariance="full")`` the precision is a matrix.
-    precision_hidden_, spike_hidden_, absolute_hidden_, skew_hidden_ : array
-        The same for the hidden units, of shape (n_components,).
-    units_ : tuple of Unit
-        The visible and the hidden units, with bounds taken from the data.
-    visible_means_ : array of shape (n_features,)
-        Means of the training data; absent after ``from_parameters``.
-    starts_ : array of shape (n_states, n_features)
-        Visible values of the last chains or solutions, at which :meth:`log_partition` and
-        :meth:`sample` start.
-    ladder_ : Ladder
-        Only with tempered chains: models from independent units to the fitted one, with samples of
-        each (:class:`skrbm.inference.Ladder`).
-    n_iter_ : int
-        Number of epochs.
-    history_ : dict of list
-        For each epoch ``epoch``, ``learning_rate``, ``time`` (s), ``log_likelihood`` (nats) and its
-        standard error ``log_likelihood_std``; with early stopping ``score``, the log-likelihood of
-        the validation set; and quantities of the inference method (:ref:`likelihood_in_training`).
+    {components_}
+    {intercept_hidden_}
+    {intercept_visible_}
+    {others_visible_}
+    {others_hidden_}
+    {units_}
+    {visible_means_}
+    {starts_}
+    {ladder_}
+    {n_iter_}
+    {history_}
     {n_features_in_}
     {feature_names_in_}
 
@@ -113,12 +100,8 @@ class RBM(BaseRBM):
     (5, 64)
     """
 
-    sample_values = True
-    _fewest_batches, _may_restart = 3, True
-
-    _parameter_constraints: ClassVar[dict] = {
-        "n_iter": N_ITER_OR_AUTO,
-    }
+    _fewest_batches = 3
+    _parameter_constraints: ClassVar[dict] = {"n_iter": N_ITER_OR_AUTO}
 
     def __init__(
         self,
@@ -151,7 +134,28 @@ class RBM(BaseRBM):
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def _first_machine(self, rows, rng, parts):
-        machine = super()._first_machine(rows, rng, parts)
-        are_binary = all(len(unit.values or ()) == 2 for unit in machine.units)
-        return spread(machine) if are_binary and isinstance(self.init, str) else machine
+    def _units(self):
+        visible, hidden = units_of(self)
+        if self.visible == "gaussian" and self._has_joint_columns(hidden):
+            visible = Gaussian(covariance="full")
+        return visible, hidden
+
+    def _has_joint_columns(self, hidden):
+        """Whether the columns of "gaussian" units share a precision matrix.
+
+        It gains much where columns are correlated, and costs the cube of their number in a step.
+        Chains of Langevin steps and equations have none, and neither do weights with zeros.
+        """
+        method, n = self._method(), vars(self).get("n_features_in_", inf)
+        return (
+            n <= _JOINT_COLUMNS
+            and not vars(self).get("_in_blocks", False)
+            and ranks().size == 1
+            and isinstance(method, Sampler)
+            and method.step_size is None
+            and isfinite(hidden.bounds[1] - hidden.bounds[0])
+            and getattr(optimizer_of(self), "penalty", "l2") == "l2"
+        )
+
+    def _recipe(self, rows=None):
+        return super()._recipe(rows, restarts=True, is_spread=True, sample_values=True)

@@ -41,9 +41,9 @@ from ..inputs import (
 from ..learning import LabelColumns
 from ..units import Bernoulli, ColumnUnits, Gaussian
 from ._categorical_rbm import CategoricalRBM
-from ._choices import set_params, unit_of, validate_params
 from ._encoded import decoded, encoded, takes_table
 from ._rbm import RBM
+from ._shared import set_params, unit_of
 from ._tabular_rbm import TabularRBM
 from ._targets import check_known, check_targets, targets_of
 from ._training import check_settings_of_ranks, keeps_features
@@ -56,10 +56,6 @@ class LabelledRBM(RBM):
     """Machine whose last visible columns are labels; :class:`RBMClassifier` makes and fits it."""
 
     labels = encoder = None
-    _may_restart = False  # labels tell modes apart, whether or not chains mix between them
-
-    def _has_joint_columns(self, hidden):
-        return False  # it is the hidden units that connect columns with labels
 
     def _encode(self, X, reset=False, *, sparse=True, **can):
         """Return rows that RBMClassifier has checked; in sparse ones labels may be NaN."""
@@ -71,8 +67,9 @@ class LabelledRBM(RBM):
     def _log_volume(self):
         return None if self.encoder is None else self.encoder.log_volume
 
-    def _parts(self, rows=None):
-        return replace(super()._parts(rows), labels=self.labels)
+    def _recipe(self, rows=None):
+        # Labels tell modes apart, whether or not chains mix between them.
+        return replace(super()._recipe(rows), labels=self.labels, fallback=None)
 
 
 class RBMClassifier(
@@ -142,7 +139,7 @@ class RBMClassifier(
     """
 
     _doc_link_module, _doc_link_template = DOC_LINK
-    set_params, _validate_params = set_params, validate_params
+    set_params = set_params
     _fits_on_ranks = True
     _parameter_constraints: ClassVar[dict] = {
         "estimator": [*map(InstanceOf, (RBM, TabularRBM, CategoricalRBM)), None],

@@ -16,7 +16,7 @@ from .._sklearn import (
     _safe_indexing,
 )
 from ..inputs import is_frame
-from ._choices import set_params
+from ._shared import set_params
 from ._training import keeps_features
 from ._wrapped import as_table, fitted_density, observed_columns
 

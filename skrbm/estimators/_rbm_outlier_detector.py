@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import DOC_LINK, HasMethods, Interval, _fit_context
-from ._choices import set_params
+from ._shared import set_params
 from ._training import keeps_features
 from ._wrapped import as_table, fitted_density, observed_columns, without_column
 

@@ -1,5 +1,8 @@
 """Machine of counts of words: the replicated softmax."""
 
+import math
+import warnings
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -8,34 +11,27 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
 from .._sklearn import StrOptions
-from ..arrays import (
-    dense,
-    make_rng,
-    namespace,
-    one_blas_thread,
-    to_numpy,
-)
+from ..arrays import dense, from_numpy, make_rng, namespace, one_blas_thread, to_numpy
+from ..evaluation import Density
+from ..evaluation._lengths import length_partitions
+from ..exceptions import LikelihoodWarning
 from ..inference import Gibbs, draw_visible, last_visible, method_names, resolve
 from ..inputs import check_rows, machine_from
 from ..learning import ChainPhase, CountParameters
-from ..machine import conditional
+from ..machine import conditional, in_double, precise_free_energy
 from ..units import Bernoulli, Multinomial
 from ._base import BaseRBM
-from ._blocks import by_blocks
-from ._choices import optimizer_of
-from ._counts import (
-    CountLikelihoods,
-    with_biases_in_weights,
-    with_lengths,
-)
-from ._encoded import decoded, rows_to_start, visible_rows
+from ._encoded import by_blocks, decoded, rows_to_start, visible_rows
 from ._layouts import Counts
-from ._parts import Parts
-from ._shared import shares_parameters
+from ._log_partition import kept_with_parameters
+from ._recipe import Recipe
+from ._shared import optimizer_of, shares_parameters
+
+_PER_WORD = 0.01  # standard error of log Z, in nats, that is a percent of the perplexity
 
 
 @shares_parameters
-class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
+class ReplicatedSoftmaxRBM(BaseRBM):
     """Replicated softmax, an undirected topic model of word counts.
 
     The model of [1]_. A row v of X contains the word counts of a document of length D. Binary
@@ -75,14 +71,11 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
         Biases of the hidden units for each word of a document: they are multiplied by its length.
     intercept_visible_ : array of shape (n_features,)
         Biases of the words: logarithms of their probabilities without hidden units.
-    units_ : tuple of Unit
-        The visible and the hidden units.
-    visible_means_ : array of shape (n_features,)
-        Means of the training data; absent after ``from_parameters``.
+    {units_}
+    {visible_means_}
     starts_ : array of shape (n_chains, n_features)
         Documents of the chains.
-    n_iter_ : int
-        Number of epochs.
+    {n_iter_}
     history_ : dict of list
         For each epoch: ``epoch``, ``learning_rate`` and ``time`` (s).
     {n_features_in_}
@@ -113,13 +106,8 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
     _parameter_constraints: ClassVar[dict] = {
         "inference": [StrOptions(set(method_names(Gibbs))), Gibbs],
     }
-    init = "random"
-    _layout = Counts()
-    _absent: ClassVar[dict] = {
-        **dict.fromkeys(("gibbs", "impute", "denoise"), "documents have no missing or noisy words"),
-        "log_partition": "each length has its own; use log_partitions(lengths)",
-    }
-    _takes_missing = early_stopping = False
+    init, early_stopping, _layout = "random", False, Counts()
+    _has_lengths, _takes_missing = True, False
     _optimizer_defaults: ClassVar[dict] = {"alpha": 0.0, "schedule": "linear"}
 
     def __init__(
@@ -155,22 +143,16 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
     def _units(self):
         return Multinomial(), Bernoulli()
 
-    def _parts(self, rows=None):
+    def _recipe(self, rows=None):
         optimizer, sampler = optimizer_of(self), resolve(self.inference, Gibbs)
         if sampler.start not in (None, "persistent", "data"):
             raise ValueError(
                 f"chains of counts are persistent or start at data, got start={sampler.start!r}"
             )
         if optimizer.makes_zeros:
-            raise ValueError(
-                f"optimizer={optimizer!r} has a penalty that makes zeros, of weights with hidden "
-                'biases in them, which are not those of components_: set penalty="l2"'
-            )
+            raise ValueError(f"weights of counts have no zeros: set penalty='l2' in {optimizer}")
         phase = ChainPhase(sampler, sampler.start or "persistent")
-        return Parts(phase, optimizer, parameters=CountParameters())
-
-    def _first_machine(self, rows, rng, parts):
-        return with_biases_in_weights(super()._first_machine(rows, rng, parts))
+        return Recipe(phase, optimizer, CountParameters())
 
     # ------------------------------------------------------------------- the fitted machine
 
@@ -203,7 +185,124 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
         machine = machine_from(components, intercept_hidden, intercept_visible, units)
         rbm.n_components = machine.n_units[1]
         rbm._validate_params()
-        return rbm._adopted(with_biases_in_weights(machine), rbm._parts())
+        return rbm._adopted(CountParameters().first(machine), rbm._recipe())
+
+    def density(self, length):
+        """Return the distribution of documents of one length.
+
+        Parameters
+        ----------
+        length : int
+            Number of words.
+
+        Returns
+        -------
+        density : :class:`~skrbm.evaluation.Density`
+            What the functions of :mod:`skrbm.evaluation` take.
+        """
+        machine = in_double(self.machine_)
+        return Density(replace(machine, units=(Multinomial(length), machine.units[1])))
+
+    def log_partitions(self, lengths, return_std=False):
+        """Compute or estimate the log-partition function for documents of some lengths.
+
+        It is exact for at most 12 hidden units. Otherwise 256 chains, as 8 independent runs with
+        resampling, go from documents of one word, which are drawn exactly, to longer and longer
+        ones: each step is an importance weight and a draw of each hidden unit given the others,
+        with the words summed out. All lengths are on the way, so that one run serves all of them.
+        The value is kept, for the same parameters, as long as the process runs.
+
+        Parameters
+        ----------
+        lengths : float or array-like of shape (n_lengths,)
+            Numbers of words.
+        return_std : bool, default=False
+            Whether to return the standard error too.
+
+        Returns
+        -------
+        log_z : float or ndarray of shape (n_lengths,)
+            In nats.
+        std : float or ndarray of shape (n_lengths,)
+            Only if ``return_std``: 0 where exact.
+        """
+        machine = self.machine_
+        asked = _checked_lengths(lengths)
+        # Few different ends, so that what is kept serves most calls.
+        longest = 2 ** math.ceil(math.log2(max(asked.max(initial=1), 1)))
+
+        def estimate():
+            rng = make_rng(self._evaluation_seed, np.empty(0))
+            return length_partitions(machine, rng, longest)
+
+        found = kept_with_parameters(self, ("lengths", longest), estimate)
+        distinct, places = np.unique(asked, return_inverse=True)
+        values, std = (part[places].reshape(asked.shape)[()] for part in found.at(distinct))
+        return (values, std) if return_std else values
+
+    def score_samples(self, X):
+        """Compute the log-likelihood of each document: of its words in their order, given D.
+
+        It is log p(v | D) without the multinomial coefficient, which is the number of orders. It
+        depends on the parameters and the document alone. log Z is that of :meth:`log_partitions`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Counts.
+
+        Returns
+        -------
+        log_likelihood : array of shape (n_samples,)
+            In nats, float64; 0 for a document without words.
+
+        Warns
+        -----
+        LikelihoodWarning
+            If the standard error of log Z is larger than 0.1 nats and than 0.01 nats per word.
+        """
+        return self._scored(X)
+
+    @by_blocks
+    def _scored(self, X):
+        machine = in_double(self.machine_)
+
+        def of_rows(rows):
+            lengths = to_numpy(machine.units[0].totals(rows))
+            log_z, std = self.log_partitions(lengths, return_std=True)
+            _warn_uncertain(lengths, std)
+            return -precise_free_energy(machine, rows) - from_numpy(log_z, machine.weights[0])
+
+        return self._by_blocks(of_rows, X, machine.dtype)
+
+    def perplexity(self, X, average="words"):
+        """Compute the perplexity per word: exp of minus the mean log-likelihood of a word.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Counts of held-out documents.
+        average : {"words", "documents"}, default="words"
+            Over all words, as of
+            :meth:`sklearn.decomposition.LatentDirichletAllocation.perplexity`; or over the words of
+            each document and then over documents, as Salakhutdinov and Hinton (2009) do. Documents
+            without words do not count.
+
+        Returns
+        -------
+        perplexity : float
+        """
+        if average not in ("words", "documents"):
+            raise ValueError(f'average must be "words" or "documents", got {average!r}')
+        scores = to_numpy(self._scored(X))
+        double = namespace(self.components_).float64
+        lengths = to_numpy(self._by_blocks(Multinomial().totals, X, double))
+        if not lengths.any():
+            raise ValueError("X has no words")
+        if average == "words":
+            return float(np.exp(-scores.sum() / lengths.sum()))
+        known = lengths > 0
+        return float(np.exp(-np.mean(scores[known] / lengths[known])))
 
     def inverse_transform(self, H):
         """Compute the probabilities of words given hidden units.
@@ -298,7 +397,7 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
         check_count("n_steps", n_steps, 0)
         rng = make_rng(random_state, machine.weights[0])
         if init is None:
-            machine = with_lengths(machine, lengths, n_samples, self.starts_, rng)
+            machine = _with_lengths(machine, lengths, n_samples, self.starts_, rng)
             X = draw_visible(machine, rng, machine.n_rows)
         elif lengths is None:
             X = namespace(machine.weights[0]).asarray(
@@ -310,3 +409,39 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
             return decoded(self, [X])
         state = Gibbs().state_at(machine, X, rng)
         return decoded(self, [last_visible(Gibbs(), machine, state, rng, n_steps)])
+
+
+def _warn_uncertain(lengths, std):
+    """Warn if log Z has a large standard error at some of the lengths."""
+    unsure = std > np.maximum(0.1, _PER_WORD * lengths)
+    if unsure.any():
+        warnings.warn(
+            f"log Z is uncertain for documents of {lengths[unsure].min():.0f} words and more: its "
+            f"standard error is up to {std[unsure].max():.2f} nats. Chains mix better after "
+            "training with a smaller learning_rate or a larger alpha; fewer hidden units than 13 "
+            "are summed over exactly",
+            LikelihoodWarning,
+            stacklevel=5,
+        )
+
+
+def _checked_lengths(lengths):
+    """Return one number of words or several, float64; ValueError if they are none."""
+    try:
+        found = np.asarray(lengths, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.array(np.nan)
+    if found.ndim > 1 or not found.size or not (np.isfinite(found) & (found >= 0)).all():
+        raise ValueError(f"lengths must be one or several numbers >= 0, got {lengths!r}")
+    return found
+
+
+def _with_lengths(machine, lengths, n_samples, starts, rng):
+    """Return the machine whose rows have given numbers of words, or those of random starts."""
+    if lengths is None:
+        kept = to_numpy(machine.units[0].totals(starts))
+        lengths = kept[to_numpy(rng.integers(len(kept), n_samples))]
+    lengths = _checked_lengths(lengths)
+    lengths = np.full(n_samples, lengths) if lengths.ndim == 0 else lengths
+    unit = Multinomial(from_numpy(lengths, machine.weights[0]))
+    return replace(machine, units=(unit, machine.units[1]))

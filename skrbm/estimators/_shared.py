@@ -1,14 +1,19 @@
-"""Documentation and constraints of the parameters that estimators share."""
+"""The parameters that estimators share: documentation, constraints, and what they stand for."""
 
 import inspect
 import re
+from dataclasses import fields
+from math import isfinite
 from numbers import Integral, Real
 
+from sklearn.base import BaseEstimator
+
+from .._checks import look_up
+from .._params import plain
 from .._sklearn import HasMethods, InstanceOf, Interval, StrOptions
 from ..inference import FixedPoint, Sampler, method_names
 from ..learning import OPTIMIZERS, EarlyStopping, Optimizer
 from ..units import UNITS, Unit
-from ._choices import UnitNames
 
 _SHARED = {
     "visible": """\
@@ -68,6 +73,55 @@ _SHARED = {
         Determines initial weights, the order of rows, chains and starts, and the seed with which
         ``score_samples`` estimates log Z.
 """,
+    "components_": """\
+    components_ : array of shape (n_components, n_features)
+        Weights.
+""",
+    "intercept_hidden_": """\
+    intercept_hidden_ : array of shape (n_components,)
+        Biases of the hidden units.
+""",
+    "intercept_visible_": """\
+    intercept_visible_ : array of shape (n_features,)
+        Biases of the visible units.
+""",
+    "others_visible_": """\
+    precision_visible_, spike_visible_, absolute_visible_, skew_visible_ : array
+        Further parameters, of shape (n_features,), of units that have them (:ref:`units`). With
+        ``Gaussian(covariance="full")`` the precision is a matrix.
+""",
+    "others_hidden_": """\
+    precision_hidden_, spike_hidden_, absolute_hidden_, skew_hidden_ : array
+        Further parameters of hidden units that have them, of shape (n_components,).
+""",
+    "units_": """\
+    units_ : tuple of Unit
+        The visible and the hidden units, with bounds taken from the data.
+""",
+    "visible_means_": """\
+    visible_means_ : array of shape (n_features,)
+        Means of the training data; absent after ``from_parameters``.
+""",
+    "starts_": """\
+    starts_ : array of shape (n_states, n_features)
+        Visible values of the last chains, or starts of the last solutions, at which
+        :meth:`log_partition` and :meth:`sample` start.
+""",
+    "ladder_": """\
+    ladder_ : Ladder
+        Only with tempered chains: models from independent units to the fitted one, with samples of
+        each (:class:`skrbm.inference.Ladder`).
+""",
+    "n_iter_": """\
+    n_iter_ : int
+        Number of epochs.
+""",
+    "history_": """\
+    history_ : dict of list
+        For each epoch ``epoch``, ``learning_rate``, ``time`` (s), ``log_likelihood`` (nats) and its
+        standard error ``log_likelihood_std``; with early stopping ``score``, the log-likelihood of
+        the validation set; and quantities of the inference method (:ref:`likelihood_in_training`).
+""",
     "n_features_in_": """\
     n_features_in_ : int
         Number of features seen in fit.
@@ -81,8 +135,8 @@ _SHARED = {
 
 CONSTRAINTS = {
     "n_components": [Interval(Integral, 1, None, closed="left")],
-    "visible": [UnitNames(set(UNITS)), Unit],
-    "hidden": [UnitNames(set(UNITS)), Unit],
+    "visible": [StrOptions(set(UNITS)), Unit],
+    "hidden": [StrOptions(set(UNITS)), Unit],
     "inference": [StrOptions(set(method_names(FixedPoint, Sampler))), FixedPoint, Sampler],
     "optimizer": [StrOptions(set(OPTIMIZERS)), Optimizer],
     "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
@@ -122,3 +176,68 @@ def shares_parameters(cls):
     if cls.__doc__ is not None:  # as with python -OO
         cls.__doc__ = re.sub(r"^    \{([a-z]\w*)(?: = (.+))?\}\n", entry, cls.__doc__, flags=re.M)
     return cls
+
+
+# ------------------------------------------------------------------ what parameters stand for
+
+
+def units_of(estimator):
+    """Return the kinds of visible and hidden units that an estimator asks for."""
+    return check_bounds(unit_of(estimator, "visible"), unit_of(estimator, "hidden"))
+
+
+def check_bounds(*units):
+    """Return the visible and the hidden units; ValueError if one needs bounds of the other."""
+    for unit, other in (units, units[::-1]):
+        if unit.needs_bounds and not isfinite(other.bounds[1] - other.bounds[0]):
+            raise ValueError(
+                f"{unit} units have no distribution beside {other} units, which have no bounds; "
+                "take others with bounds, such as binary units"
+            )
+    return units
+
+
+def unit_of(estimator, side):
+    """Return the kind of the visible or the hidden units that an estimator asks for."""
+    given = getattr(estimator, side)
+    unit = look_up(side, given, UNITS, " or a Unit")() if isinstance(given, str) else given
+    if not isinstance(unit, Unit) or not unit.is_learnt:
+        raise ValueError(f"{side}={given!r}: {type(estimator).__name__} cannot learn such units")
+    if side == "hidden" and unit.is_joint:
+        raise ValueError(f"hidden={given!r}: covariance='full' is for visible units")
+    return unit
+
+
+def optimizer_of(estimator):
+    """Return the optimizer of an estimator, which may have its own defaults of named ones."""
+    given = estimator.optimizer
+    if not isinstance(given, str):
+        return plain(given)
+    kind = look_up("optimizer", given, OPTIMIZERS, " or an Optimizer")
+    own = getattr(estimator, "_optimizer_defaults", {})
+    return kind(**{field.name: own[field.name] for field in fields(kind) if field.name in own})
+
+
+def set_params(self, **params):
+    """Set parameters of the estimator, and of objects among them, as in ``inference__damping``.
+
+    Parameters
+    ----------
+    **params
+        New values by name.
+
+    Returns
+    -------
+    self : object
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown, or belongs to an object where the estimator has none.
+    """
+    own = self.get_params(deep=False) | params
+    for key in params:
+        name, _, nested = key.partition("__")
+        if nested and name in own and not hasattr(own[name], "set_params"):
+            raise ValueError(f"{key} needs an object with parameters for {name}, not {own[name]!r}")
+    return BaseEstimator.set_params(self, **params)

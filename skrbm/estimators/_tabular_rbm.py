@@ -8,8 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._sklearn import StrOptions
 from ..inputs import TableEncoder
 from ._base import BaseRBM
-from ._choices import check_bounds, unit_of
-from ._shared import N_ITER_OR_AUTO, shares_parameters
+from ._shared import N_ITER_OR_AUTO, check_bounds, shares_parameters, unit_of
 
 
 @shares_parameters
@@ -78,30 +77,23 @@ class TabularRBM(BaseRBM):
         Weights to the columns of the units: one for each column of X, but for a categorical or
         discrete one, which has one for each of its values, and a spiked one, which has one for
         whether it has another value than the spike, and one for this value.
-    intercept_hidden_ : array of shape (n_components,)
-        Biases of the hidden units.
+    {intercept_hidden_}
     intercept_visible_ : array of shape (n_encoded,)
         Biases of the columns of the units.
     precision_visible_ : array of shape (n_encoded,) or (n_encoded, n_encoded)
         Only if there are real columns, as in :class:`RBM`; 0 for other columns. With
         ``covariance="full"`` it is a matrix.
-    precision_hidden_, spike_hidden_ : array of shape (n_components,)
-        Only of hidden units that have them, as in :class:`RBM`; ``absolute_hidden_`` and
-        ``skew_hidden_`` too.
+    {others_hidden_}
     kinds_ : dict
         The kind of each column of X by its name, or by its number.
-    units_ : tuple of Unit
-        The visible and the hidden units.
+    {units_}
     visible_means_ : array of shape (n_encoded,)
         Means of the columns of the units in the training data; absent after ``from_parameters``.
     starts_ : array of shape (n_states, n_encoded)
         Visible values of the chains, or of the starts of solutions, of the last batch.
-    ladder_ : Ladder
-        Only of a fit by tempered chains, as in :class:`RBM`.
-    n_iter_ : int
-        Number of epochs.
-    history_ : dict of list
-        Numbers of each epoch, as in :class:`RBM`.
+    {ladder_}
+    {n_iter_}
+    {history_}
     n_features_in_ : int
         Number of columns of X seen in fit.
     {feature_names_in_}
@@ -123,20 +115,13 @@ class TabularRBM(BaseRBM):
     ('green', (5, 2))
     """
 
-    _fewest_batches = 3
     _parameter_constraints: ClassVar[dict] = {
         "n_iter": N_ITER_OR_AUTO,
         "kinds": [StrOptions({"auto"}), dict],
         "covariance": [StrOptions({"diag", "full"})],
         "handle_unknown": [StrOptions({"warn", "ignore", "error"})],
     }
-    init, _may_restart = "random", True
-    _fewest_passes = 100
-
-    @property
-    def _default_start(self):
-        """Weighted chains beside real columns, for which mixing is not checked."""
-        return "persistent" if self._units()[0].reach < inf else "weighted"
+    init, _fewest_batches, _fewest_epochs = "random", 3, 100
 
     def __init__(
         self,
@@ -185,6 +170,11 @@ class TabularRBM(BaseRBM):
     def _units(self):
         return check_bounds(self._encoder.unit, unit_of(self, "hidden"))
 
+    def _recipe(self, rows=None):
+        # Chains are weighted beside real columns, for which mixing is not checked.
+        start = "persistent" if self._units()[0].reach < inf else "weighted"
+        return super()._recipe(rows, start=start, restarts=True)
+
     @property
     def kinds_(self):
         """The kind of each column of X, a dict."""
@@ -198,10 +188,5 @@ class TabularRBM(BaseRBM):
                 "from_parameters takes a fitted TabularRBM, which knows the columns of its table; "
                 "RBM(visible=ColumnUnits(...)) takes arrays"
             )
-        self._encoder = encoder
+        self._encoder, self.n_features_in_ = encoder, len(encoder.table)
         return components, hidden, visible
-
-    def _adopted(self, machine, parts):
-        super()._adopted(machine, parts)
-        self.n_features_in_ = len(self._encoder.table)
-        return self

@@ -6,9 +6,6 @@ from typing import ClassVar
 
 from ..learning import NATURAL
 from ._base import BaseRBM
-from ._choices import (
-    unit_of,
-)
 from ._shared import FIXED_POINTS, shares_parameters
 
 _SWEEPS_FROM_CHAINS = 2  # of methods that are named
@@ -54,30 +51,16 @@ class TAPRBM(BaseRBM):
 
     Attributes
     ----------
-    components_ : array of shape (n_components, n_features)
-        Weights.
-    intercept_hidden_ : array of shape (n_components,)
-        Biases of the hidden units.
-    intercept_visible_ : array of shape (n_features,)
-        Biases of the visible units.
-    precision_visible_, spike_visible_ : array of shape (n_features,)
-        Only of units that have them: the density of an independent visible unit is
-        exp(bias x - precision x² / 2) on its support, with exp(spike) times its mass against a
-        point mass of 1 at 0.
-    absolute_visible_, skew_visible_ : array of shape (n_features,)
-        Only of :class:`~skrbm.units.DoubleReLU` units, which have both sides of 0 apart.
-    precision_hidden_, spike_hidden_ : array of shape (n_components,)
-        The same of the hidden units, and ``absolute_hidden_``, ``skew_hidden_``.
-    units_ : tuple of Unit
-        The visible and the hidden units, with bounds taken from the data.
-    visible_means_ : array of shape (n_features,)
-        Means of the training data; absent after ``from_parameters``.
-    starts_ : array of shape (n_starts, n_features)
-        The last starts, from which :meth:`log_partition` and :meth:`sample` start too.
-    ladder_ : Ladder
-        Only of a fit with ``start="tempered"``, as in :class:`RBM`.
-    n_iter_ : int
-        Number of epochs.
+    {components_}
+    {intercept_hidden_}
+    {intercept_visible_}
+    {others_visible_}
+    {others_hidden_}
+    {units_}
+    {visible_means_}
+    {starts_}
+    {ladder_}
+    {n_iter_}
     history_ : dict of list
         For each epoch: ``epoch``, ``learning_rate``, ``time`` (s), ``tap_log_likelihood`` (nats per
         sample, of at most 1000 rows, at the states where the last batch's sweeps ended),
@@ -150,18 +133,12 @@ class TAPRBM(BaseRBM):
 
     _optimizer_defaults: ClassVar[dict] = {"momentum": 0.5, "alpha": 0.005, "schedule": "linear"}
 
-    _default_solutions = "chains"
-
-    def _equations(self):
-        """Return the equations of training.
-
-        Few sweeps solve them where chains have found the modes. Hidden units without bounds need
-        more: their means are soon far from those of the chains.
-        """
-        method, hidden = super()._equations(), unit_of(self, "hidden")
-        is_bounded = isfinite(hidden.bounds[1] - hidden.bounds[0])
-        few = isinstance(self.inference, str) and is_bounded
-        return replace(method, max_iter=_SWEEPS_FROM_CHAINS) if few else method
-
-    def _parameters(self, rows, optimizer):
-        return NATURAL
+    def _recipe(self, rows=None):
+        recipe = super()._recipe(rows, equations="chains", parameters=NATURAL)
+        # Few sweeps solve the equations where chains have found the modes. Hidden units without
+        # bounds need more: their means are soon far from those of the chains.
+        bounds = self._units()[1].bounds
+        if isinstance(self.inference, str) and isfinite(bounds[1] - bounds[0]):
+            method = replace(recipe.phase.fixed_point, max_iter=_SWEEPS_FROM_CHAINS)
+            recipe = replace(recipe, phase=replace(recipe.phase, fixed_point=method))
+        return recipe

@@ -52,7 +52,7 @@ class Training:
     phase_state, optimizer_state, length_state
         States of the model phase, the optimizer and the step length.
     n_epochs : int
-    parts : Parts
+    parts : Recipe
         The components that the states belong to.
     n_rows, visible_means
         Number of rows learnt from, and their means.

@@ -218,6 +218,12 @@ class CountParameters(NaturalParameters):
     def precisions(self, machine):
         return []
 
+    def first(self, machine):
+        """Return the machine with hidden biases, of each word, as a part of its weights."""
+        own, hidden = machine.thetas
+        W = machine.weights[0] + hidden.field[:, None]
+        return replace(machine, thetas=(own, Theta(0 * hidden.field)), weights=(W,))
+
     def of(self, machine):
         """Return weights and visible fields."""
         return machine.weights[0], machine.thetas[0].field

@@ -21,7 +21,7 @@ from skrbm import (
     ReplicatedSoftmaxRBM,
 )
 from skrbm.arrays import to_numpy
-from skrbm.estimators._choices import optimizer_of
+from skrbm.estimators._shared import optimizer_of
 from skrbm.inference import TAP, Gibbs
 from skrbm.learning import LikelihoodMonitor
 

@@ -13,10 +13,8 @@ from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from skrbm import RBM, CategoricalRBM
-from skrbm.estimators._noise_models import Substitution
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inference import Gibbs
-from skrbm.units import Categorical, Theta
 
 SIZES = (3, 1, 2, 4)
 ROWS = np.array(list(itertools.product(*map(range, SIZES))))
@@ -111,18 +109,6 @@ def test_probabilities_of_missing_sites():
     filled = rbm.impute(row, n_steps=4000, random_state=0)[0]
     assert_array_equal(filled[[0, 3]], found[[0, 3]].argmax(axis=1))
     assert_allclose(rbm.score_samples(row), np.log(p.sum()), rtol=1e-6)
-
-
-@pytest.mark.parametrize("probability", [0.1, 0.9])
-def test_evidence_of_substitutions(probability):
-    """Against Bayes' formula, for sites of three values and of one."""
-    noise, unit = Substitution(probability, (3, 1)), Categorical((3, 1))
-    theta = Theta(np.log([0.2, 0.3, 0.5, 1.0]))
-    field, precision = noise.evidence(np.array([[0.0, 1, 0, 1]]))
-    posterior = unit.mean(unit.tilt(theta, field, precision))[0]
-    expected = np.array([0.2, 0.3, 0.5])
-    expected *= np.where(np.arange(3) == 1, 1 - probability, probability / 2)
-    assert_allclose(posterior, [*expected / expected.sum(), 1])
 
 
 @pytest.mark.parametrize("inference", ["gibbs", "mean_field"])

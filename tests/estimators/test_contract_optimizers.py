@@ -111,14 +111,9 @@ def test_an_automatic_penalty_depends_on_the_rows_and_the_columns(Estimator, kin
 
 
 def test_a_name_has_no_parameters_to_set():
-    """The error names the parameter, and the object to pass instead of the name."""
-    for given, key, written in (
-        ({"inference": "tap3"}, "inference__tol", r"inference=skrbm\.inference\.TAP\("),
-        ({"optimizer": "sgd"}, "optimizer__tol", r"optimizer=skrbm\.learning\.SGD\("),
-        ({}, "random_state__a", "random_state"),
-    ):
-        with pytest.raises(ValueError, match=f"{key}.*{written}"):
-            TAPRBM(**given).set_params(**{key: 0.1})
+    for key in ("inference__tol", "optimizer__tol", "random_state__a"):
+        with pytest.raises(ValueError, match=key):
+            TAPRBM().set_params(**{key: 0.1})
 
 
 @pytest.mark.parametrize("prefix", ["", "taprbm__"], ids=["estimator", "pipeline"])

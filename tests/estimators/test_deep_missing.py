@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm import TAPRBM, DeepTAPMachine
 from skrbm.arrays import make_rng
-from skrbm.estimators._layerwise import _hidden_samples
+from skrbm.estimators._deep_tap_machine import _hidden_samples
 from skrbm.evaluation import _deep
 from skrbm.inference import TAP
 

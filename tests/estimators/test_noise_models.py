@@ -8,13 +8,9 @@ from _exact import Exact, Line
 from _machines import enumerable_pairs, random_machine, with_strength
 from numpy.testing import assert_allclose
 
-from skrbm.estimators._noise_models import (
-    BinarySymmetric,
-    GaussianNoise,
-    posterior_moments,
-)
+from skrbm.estimators._denoising import BitFlips, NormalNoise, Substitutions, posterior_moments
 from skrbm.inference import FIXED_POINTS
-from skrbm.units import UNITS, log_weight
+from skrbm.units import UNITS, Categorical, Theta, log_weight
 
 REAL = [kind for kind in UNITS if UNITS[kind].values is None]
 
@@ -29,16 +25,16 @@ CASES = [
 
 
 def noise_for(kinds):
-    return BinarySymmetric(0.2) if kinds[0] == "bernoulli" else GaussianNoise(0.3)
+    return BitFlips(0.2) if kinds[0] == "bernoulli" else NormalNoise(0.3)
 
 
 def observed(machine, noise, n=3):
     """Draws of the visible units, seen through the channel."""
     generator = np.random.default_rng(1)
     X = Exact(machine).sample(generator, n)[0]
-    if isinstance(noise, BinarySymmetric):
-        return np.abs(X - (generator.random(X.shape) < noise.flip_probability))
-    return X + np.sqrt(noise.noise_variance) * generator.standard_normal(X.shape)
+    if isinstance(noise, BitFlips):
+        return np.abs(X - (generator.random(X.shape) < noise.amount))
+    return X + np.sqrt(noise.amount) * generator.standard_normal(X.shape)
 
 
 def exact_posterior(machine, noise, y):
@@ -46,13 +42,13 @@ def exact_posterior(machine, noise, y):
 
     Bits are weighted with their likelihood; real units get the terms of a normal density in x.
     """
-    if isinstance(noise, BinarySymmetric):
+    if isinstance(noise, BitFlips):
         rows, p_rows = Exact(machine).layer_law(0)
-        p = noise.flip_probability
+        p = noise.amount
         p_rows = p_rows * np.where(rows == y, 1 - p, p).prod(axis=1)
         mean = p_rows @ rows / p_rows.sum()
         return mean, mean * (1 - mean)
-    theta, s = machine.thetas[0], noise.noise_variance
+    theta, s = machine.thetas[0], noise.amount
     precision = 1 / s if theta.precision is None else theta.precision + 1 / s
     theta = theta._replace(field=theta.field + y / s, precision=np.full(y.shape, 1.0) * precision)
     exact = Exact(replace(machine, thetas=(theta, *machine.thetas[1:])))
@@ -60,7 +56,7 @@ def exact_posterior(machine, noise, y):
 
 
 def posterior(name, machine, noise, Y):
-    tilted = machine.tilted(0, *noise.evidence(Y))
+    tilted = machine.tilted(0, *noise.evidence(machine.units[0], Y))
     method = replace(FIXED_POINTS[name], damping=0.3, tol=1e-28)
     return posterior_moments(method, tilted, [np.full(Y.shape, 0.4)], 3000)
 
@@ -69,11 +65,23 @@ def posterior(name, machine, noise, Y):
 def test_field_of_flips_is_bayes_rule(p):
     """Posterior of a bit with prior mean m: m P(y | 1) over the sum of both cases."""
     m, Y = np.array([0.0, 0.2, 0.7, 1.0]), np.array([[0.0] * 4, [1.0] * 4])
-    unit, noise = UNITS["bernoulli"](), BinarySymmetric(p)
-    mean = unit.mean(unit.tilt(noise.prior(None, m), *noise.evidence(Y)))
+    unit, noise = UNITS["bernoulli"](), BitFlips(p)
+    with np.errstate(divide="ignore"):
+        prior = Theta(np.log(m) - np.log1p(-m))
+    mean = unit.mean(unit.tilt(prior, *noise.evidence(unit, Y)))
     one, zero = np.where(Y == 1, 1 - p, p), np.where(Y == 1, p, 1 - p)
     expected = m * one / (m * one + (1 - m) * zero)
     assert_allclose(mean, expected, rtol=1e-10, atol=1e-16)  # to a rounding of 1
+
+
+@pytest.mark.parametrize("p", [0.1, 0.9])
+def test_evidence_of_substitutions_is_bayes_rule(p):
+    """For sites of three values and of one."""
+    unit, theta = Categorical((3, 1)), Theta(np.log([0.2, 0.3, 0.5, 1.0]))
+    evidence = Substitutions(p).evidence(unit, np.array([[0.0, 1, 0, 1]]))
+    expected = np.array([0.2, 0.3, 0.5]) * np.where(np.arange(3) == 1, 1 - p, p / 2)
+    mean = unit.mean(unit.tilt(theta, *evidence))[0]
+    assert_allclose(mean, [*expected / expected.sum(), 1])
 
 
 @pytest.mark.parametrize("kind", REAL)
@@ -81,9 +89,9 @@ def test_field_of_flips_is_bayes_rule(p):
 def test_terms_of_normal_noise_are_bayes_rule(kind, s):
     """The prior on quadrature nodes, weighted with the normal density of y - x."""
     machine = random_machine((kind, "bernoulli"), (5, 2), 0)
-    unit, theta, noise = machine.units[0], machine.thetas[0], GaussianNoise(s)
+    unit, theta, noise = machine.units[0], machine.thetas[0], NormalNoise(s)
     Y = np.array([[-0.5, 0.0, 0.3, 0.8, 1.2]])
-    tilted = unit.tilt(theta, *noise.evidence(Y))
+    tilted = unit.tilt(theta, *noise.evidence(machine.units[0], Y))
     mean, variance = unit.mean_variance(tilted)
     for i, y in enumerate(Y[0]):
         own = theta.map(lambda part, i=i: part[i])

@@ -30,7 +30,7 @@ VALUES |= {"hidden": ["bernoulli"] * 8 + _UNITS, "warm_start": [True], "step": [
 VALUES |= {"early_stopping": [False, True, EarlyStopping(patience=1)], "unlabelled": [-1]}
 VALUES |= {"random_state": [0, None, np.random.RandomState(0)], "decision": ["marginals", "joint"]}
 VALUES |= {"objective": ["margin", "perceptron", "marginal_margin"], "gradient": ["joint"]}
-VALUES |= {"standardize": [False], "temperature": ["learn", 1.0], "away_steps": [True]}
+VALUES |= {"temperature": ["learn", 1.0], "away_steps": [True]}
 VALUES |= {"discriminative": [0.5, 1.0], "covariance": ["full"], "categories": [[[0, 1, 2]]]}
 VALUES |= {"kinds": [{0: "real"}, {"a": "categorical"}], "handle_unknown": ["ignore", "error"]}
 VALUES |= {"estimator": [RBM(3, n_iter=2), RBM(3, visible="gaussian", n_iter=1), None]}

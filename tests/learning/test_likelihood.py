@@ -97,7 +97,7 @@ def recorded(monkeypatch):
     """Machines after the epochs of the next fit."""
     machines = []
     monkeypatch.setattr(Recorded, "machines", machines)
-    monkeypatch.setattr("skrbm.estimators._training.LikelihoodMonitor", Recorded)
+    monkeypatch.setattr("skrbm.estimators._base.LikelihoodMonitor", Recorded)
     return machines
 
 

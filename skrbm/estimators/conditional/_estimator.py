@@ -40,9 +40,8 @@ from ...inputs import check_data, check_weights, rows_with_weight
 from ...learning import EarlyStopping, StepLength, Trainer, Training, recorder
 from ...machine import free_energy
 from ...units import Bernoulli
-from .._choices import optimizer_of, set_params, validate_params
-from .._parts import check_layers
-from .._shared import shares_parameters
+from .._recipe import check_layers
+from .._shared import optimizer_of, set_params, shares_parameters
 from .._targets import check_known, check_targets, known_values, targets_from, targets_of
 from .._training import (
     for_callbacks,
@@ -200,7 +199,7 @@ class ConditionalRBM(
 
     _optimizer_defaults: ClassVar[dict] = {"alpha": 0.0, "schedule": "linear"}
     _doc_link_module, _doc_link_template = DOC_LINK
-    set_params, _validate_params = set_params, validate_params
+    set_params = set_params
 
     def __init__(
         self,

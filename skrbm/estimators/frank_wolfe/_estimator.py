@@ -29,7 +29,7 @@ from ...machine import MAX_UNITS
 from ...units import Bernoulli
 from .._bernoulli_rbm import BernoulliRBM
 from .._density import DensityModel
-from .._parts import parts_of_init
+from .._recipe import parts_of_init
 from .._shared import shares_parameters
 from .._training import keeps_features, prepare_fit
 from ._growth import Growth, Plan

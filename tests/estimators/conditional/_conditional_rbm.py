@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm import ConditionalRBM
 from skrbm.arrays import to_numpy
-from skrbm.estimators._choices import optimizer_of
+from skrbm.estimators._shared import optimizer_of
 from skrbm.estimators.conditional._machine import PARAMETERS
 from skrbm.inference import BeliefPropagation, Gibbs
 

@@ -1,17 +1,12 @@
-"""The parts of training, and warm starts."""
+"""The recipe of a fit: what an estimator trains with, and where it starts."""
 
 import math
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
-import numpy as np
-import scipy.sparse as sp
-
-from .._ranks import ranks
-from ..arrays import as_like, cast, copied, from_numpy, inverse_factor, is_finite, namespace
-from ..inference import map_rows
-from ..inputs import Coordinates, RowBlocks, machine_from, varies
+from ..arrays import cast, from_numpy, inverse_factor, is_finite, namespace
+from ..inputs import Coordinates, machine_from, varies
 from ..learning import NATURAL, ModelPhase, StandardParameters, WhitenedParameters
 
 _HIDDEN_PART = 0.375  # larger ones cost likelihood where rows are few
@@ -28,8 +23,8 @@ def most_rows(n_columns):
 
 
 @dataclass(frozen=True)
-class Parts:
-    """What an estimator trains with. They are made and checked once in each fit.
+class Recipe:
+    """What an estimator trains with. It is made and checked once in each fit.
 
     Parameters
     ----------
@@ -43,6 +38,14 @@ class Parts:
         Columns of labels.
     fallback : ModelPhase, default=None
         With which learning restarts where the chains of ``phase`` do not mix.
+    noise : tuple of two arrays, default=None
+        Mean and standard deviation of noise at which chains start, as they are published.
+    deviation : float, default=0.01
+        Standard deviation of the first weights.
+    is_spread : bool, default=False
+        Whether first weights between binary units are as large as :func:`spread` makes them.
+    sample_values : bool, default=False
+        Whether values of bits between 0 and 1 are probabilities.
     """
 
     phase: ModelPhase
@@ -51,6 +54,10 @@ class Parts:
     coordinates: Coordinates | None = None
     labels: Any = None
     fallback: Any = None
+    noise: Any = None
+    deviation: float = 0.01
+    is_spread: bool = False
+    sample_values: bool = False
 
     def rows_of_state(self, batch_size, n_rows, n_columns, part=1.0):
         """Return how many rows the state of the model phase has for data of ``n_rows``.
@@ -95,54 +102,17 @@ def parameters_of_rows(rows, optimizer):
     return WhitenedParameters(coordinates, has_precision, root=root, columns=columns)
 
 
-def match_machine(X, machine):
-    """Return checked data in the library and dtype of a machine.
-
-    Data in blocks must come as they did in the first fit.
-    """
-    if isinstance(X, RowBlocks):
-        return X
-    return cast(X if sp.issparse(X) else as_like(X, machine.weights[0]), machine.dtype)
-
-
-def resume(training, parts, machine, starts, batch_size, n_rows, part=1.0):
-    """Put a machine and new parts into the state of an earlier fit, as far as that still serves.
-
-    Parameters
-    ----------
-    training : Training
-        Which is changed.
-    parts : Parts
-    machine : Machine
-    starts : array of shape (n_starts, n_visible)
-        Visible values for a new state of the model phase.
-    batch_size, n_rows : int
-        Of the data to come.
-    part : float, default=1.0
-        That of all rows that this process has.
-    """
-    before, last = training.parts, training.phase_state
-    if parts.fallback is not None and before.phase.kind == parts.fallback.kind:
-        parts = replace(parts, phase=parts.fallback)
-    parts = replace(parts, fallback=None)
-    phase = parts.phase
-    fewest = parts.rows_of_state(batch_size, n_rows, machine.n_units[0], part)
-    most = parts.rows_of_state(batch_size, np.inf, machine.n_units[0], part)
-    same_coordinates = phase.has_noise_of(before.phase)
-    same_kind = same_coordinates and phase.kind == before.phase.kind
-    state, velocity = last, training.optimizer_state
-    if ranks().any(not (same_kind and fewest <= starts.shape[0] <= most)):
-        state = phase.init(machine, training.rng, fewest, starts)
-    same_optimizer = same_coordinates and parts.optimizer.kind == before.optimizer.kind
-    if velocity is None or not same_optimizer:
-        velocity = parts.optimizer.init(parts.parameters.of(machine))
-    else:  # written in place in training, and perhaps a memory map
-        velocity = map_rows(copied, velocity)
-    training.resume_from(machine)
-    training.first, training.n_restarted = None, 0
-    training.n_restored, training.length_factor = 0, 1.0
-    training.phase_state, training.optimizer_state = state, velocity
-    training.parts = parts
+def layer_sizes(n_components):
+    """Return the numbers of units of the hidden layers, one or several."""
+    if isinstance(n_components, Integral):
+        return [int(n_components)]
+    is_ordered = isinstance(n_components, tuple | list) or getattr(n_components, "ndim", 0)
+    sizes = list(n_components) if is_ordered else []
+    if not sizes or not all(isinstance(n, Integral) and n >= 1 for n in sizes):
+        raise ValueError(
+            f"n_components must be integers >= 1, one for each hidden layer, got {n_components!r}"
+        )
+    return [int(n) for n in sizes]
 
 
 def check_layers(machine, units, sizes, n_components):
@@ -155,14 +125,14 @@ def check_layers(machine, units, sizes, n_components):
         single = isinstance(n_components, Integral) and len(fitted) == 1
         before = fitted[0] if single else tuple(fitted)
         raise ValueError(
-            f"n_components={n_components}, but the fitted machine has {before} hidden "
-            f"units; fit without warm_start, or set n_components={before}"
+            f"n_components={n_components}, but the fitted machine has {before} hidden units; set "
+            f"warm_start=False or n_components={before}"
         )
     for now, before in zip(units, machine.units, strict=True):
         if not now.asks_for(before):
             raise ValueError(
-                f"{now} was asked for, but the fitted machine has {before}; fit without "
-                "warm_start, or ask for the same kind of units with the same bounds"
+                f"{now} was asked for, but the fitted machine has {before}; set warm_start=False "
+                "or ask for the same units"
             )
 
 
@@ -205,14 +175,11 @@ def parts_of_init(init, name="random"):
 
 def machine_of_init(init, machine, n_components):
     """Return the machine that ``init`` describes; what it lacks is that of ``machine``."""
-    parts = parts_of_init(init)
-    first = machine_from(*parts, machine.units, machine)
+    first = machine_from(*parts_of_init(init), machine.units, machine)
     if first.n_units != machine.n_units:
         n_visible, n_hidden = first.n_units
-        fits = n_visible == machine.n_units[0]
-        advice = f"; set n_components={n_hidden}" if fits else ""
         raise ValueError(
             f"init has {n_visible} visible and {n_hidden} hidden units, but X has "
-            f"{machine.n_units[0]} features and n_components={n_components}{advice}"
+            f"{machine.n_units[0]} features and n_components={n_components}"
         )
     return first

@@ -1,35 +1,23 @@
 """Machine with Gaussian visible and binary hidden units, trained with chains from noise."""
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..._checks import check_count
-from ..._sklearn import StrOptions
-from ...arrays import (
-    cast,
-    dense,
-    like,
-    make_rng,
-    namespace,
-    one_blas_thread,
-    take_rows,
-)
-from ...evaluation import Density
-from ...inference import SAMPLERS, Sampler, Tempering, resolve, sample
-from ...inputs import Coordinates
-from ...learning import GRADIENTS, ChainPhase, Noise
-from ...units import Bernoulli, Gaussian
-from .._base import BaseRBM
-from .._choices import optimizer_of
-from .._encoded import decoded, rows_to_start
-from .._parts import Parts
-from .._posterior import drawn_given
-from .._shared import shares_parameters
-from ._parameters import (
+from .._checks import check_count
+from .._sklearn import StrOptions
+from ..arrays import cast, dense, like, make_rng, namespace, one_blas_thread, take_rows
+from ..evaluation import Density
+from ..inference import SAMPLERS, Sampler, Tempering, resolve, sample
+from ..inputs import Coordinates
+from ..learning import GRADIENTS, ChainPhase, Noise
+from ..units import Bernoulli, Gaussian
+from ._base import BaseRBM
+from ._encoded import decoded, rows_to_start
+from ._means_and_variances import (
     PARAMETERS,
     MeansAndVariances,
     MeanVariance,
@@ -39,15 +27,11 @@ from ._parameters import (
     machine_of_init,
     mean_and_deviation,
 )
+from ._posterior import drawn_given
+from ._recipe import Recipe
+from ._shared import optimizer_of, shares_parameters
 
 _N_STEPS = 20  # of a sampler given by its name
-
-
-@dataclass(frozen=True)
-class NoisyParts(Parts):
-    """Parts of training, with mean and standard deviation of the noise at which chains start."""
-
-    noise: Any = None
 
 
 @shares_parameters
@@ -58,7 +42,9 @@ class GaussianBernoulliRBM(BaseRBM):
     ``intercept_visible_``, σ² = ``variances_`` and c = ``intercept_hidden_``, so that given h the
     visible units are normal with means b + W' h and variances σ² (Eq. 1 of [1]_, whose b and μ are
     our c and b). The variances are learned. By default chains of the model phase start at noise, so
-    that the model generates from noise.
+    that the model generates from noise. Training has coordinates in which each column of the first
+    data has mean 0 and standard deviation 1, so that the first call of ``partial_fit`` should have
+    many rows; parameters and results are in the units of the data.
 
     Read more in the :ref:`User Guide <gaussian_bernoulli_rbm>`.
 
@@ -76,12 +62,6 @@ class GaussianBernoulliRBM(BaseRBM):
         ``start="tempered"`` use Gibbs sampling, without the bias of Langevin steps.
     gradient : {"marginal", "joint"}, default="marginal"
         Whether the moments have expected hidden units (Alg. 4) or draws of them (Alg. 3).
-    standardize : bool, default=True
-        Whether to train in coordinates in which each column of the data has mean 0 and standard
-        deviation 1. Parameters and results are in the units of the data in either case. A constant
-        column is centred and divided by the median deviation of the others, but no less than the
-        size of its value (1 for 0). Coordinates and noise are those of the first data, also for
-        ``partial_fit`` and ``warm_start``: the first call of ``partial_fit`` should have many rows.
     {optimizer}
         Adam [2]_ keeps weak hidden units from dying out, and reaches higher likelihoods. A name
         stands for an optimizer with ``alpha=0.0``, ``schedule="cosine"`` and
@@ -112,19 +92,12 @@ class GaussianBernoulliRBM(BaseRBM):
     noise_mean_, noise_scale_ : array of shape (n_features,)
         Mean and standard deviation of the noise that :meth:`sample` starts at: those of the first
         training data.
-    units_ : tuple of Unit
-        The visible and the hidden units.
-    visible_means_ : array of shape (n_features,)
-        Means of the training data; absent after ``from_parameters``.
-    starts_ : array of shape (n_chains, n_features)
-        Visible units of the chains of the last batch.
-    ladder_ : Ladder
-        Only after a fit with ``start="tempered"``, as in :class:`RBM`, in the units of the data.
-    n_iter_ : int
-        Number of epochs.
-    history_ : dict of list
-        For each epoch: ``epoch``, ``learning_rate``, ``time`` (s), ``acceptance`` of adjusted
-        Langevin steps and, as in :class:`RBM`, log-likelihoods and, with early stopping, ``score``.
+    {units_}
+    {visible_means_}
+    {starts_}
+    {ladder_}
+    {n_iter_}
+    {history_}
     {n_features_in_}
     {feature_names_in_}
 
@@ -159,7 +132,6 @@ class GaussianBernoulliRBM(BaseRBM):
     _parameter_constraints: ClassVar[dict] = {
         "inference": [StrOptions(set(SAMPLERS)), Sampler],
         "gradient": [StrOptions(set(GRADIENTS))],
-        "standardize": ["boolean"],
     }
 
     def __init__(
@@ -168,7 +140,6 @@ class GaussianBernoulliRBM(BaseRBM):
         *,
         inference="gibbs_langevin",
         gradient="marginal",
-        standardize=True,
         optimizer="sgd",
         learning_rate=0.01,
         batch_size=100,
@@ -182,7 +153,6 @@ class GaussianBernoulliRBM(BaseRBM):
         self.n_components = n_components
         self.inference = inference
         self.gradient = gradient
-        self.standardize = standardize
         self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.batch_size = batch_size
@@ -206,41 +176,34 @@ class GaussianBernoulliRBM(BaseRBM):
     def _units(self):
         return Gaussian(), Bernoulli()
 
-    def _parts(self, rows=None):
+    def _recipe(self, rows=None):
         if rows is None:
-            return self._parts_of_noise(self.noise_mean_, self.noise_scale_)
-        return self._parts_of_noise(*mean_and_deviation(rows))
+            return self._recipe_of_noise(self.noise_mean_, self.noise_scale_)
+        return self._recipe_of_noise(*mean_and_deviation(rows))
 
-    def _parts_of_noise(self, mean, scale):
-        xp = namespace(mean)
-        coordinates = Coordinates(xp.zeros_like(mean), xp.ones_like(mean))
-        if self.standardize:
-            coordinates = Coordinates.standard(mean, scale)
+    def _recipe_of_noise(self, mean, scale):
+        coordinates = Coordinates.standard(mean, scale)
         usual = {"n_steps": _N_STEPS, "burn_in": 0, "adjust_after": None}
         sampler = resolve(self.inference, Sampler, **usual)
         start = "persistent" if sampler.has_rungs else sampler.start or "noise"
         noise = Noise(coordinates.inward(mean), scale / coordinates.divisor)
-        return NoisyParts(
+        return Recipe(
             ChainPhase(sampler, start, self.gradient, noise),
             optimizer_of(self),
-            parameters=MeanVariance(),
-            coordinates=coordinates,
+            MeanVariance(),
+            coordinates,
             noise=(mean, scale),
         )
 
-    def _more_attributes(self, state, parts):
-        mean, scale = parts.noise
-        return {"noise_mean_": mean, "noise_scale_": scale}
-
-    def _first_machine(self, rows, rng, parts):
-        n, (n_hidden,) = rows.X.shape[1], self._layer_sizes()
+    def _first_machine(self, rows, rng, recipe):
+        n, n_hidden = rows.X.shape[1], int(self.n_components)
         scale = 1 / math.sqrt(n + n_hidden)
         some, _ = rows.batch(rows.drawn(n_hidden, rng))
         noise = rng.normal((n_hidden, n))
-        machine = first_machine(some, noise, scale, *parts.phase.noise)
+        machine = first_machine(some, noise, scale, *recipe.phase.noise)
         if isinstance(self.init, str):
             return machine
-        return machine_of_init(self.init, machine, parts.coordinates)
+        return machine_of_init(self.init, machine, recipe.coordinates)
 
     # ------------------------------------------------------------------- the fitted machine
 
@@ -298,9 +261,8 @@ class GaussianBernoulliRBM(BaseRBM):
         noise = parts[2], xp.sqrt(parts[3])
         if hasattr(source, "noise_mean_"):
             noise = source.noise_mean_, source.noise_scale_
-        training = rbm._parts_of_noise(*(xp.asarray(part, copy=True) for part in noise))
-        rbm._adopted(training.coordinates.machine_inward(machine), training)
-        rbm.starts_ = training.coordinates.outward(rbm.starts_)
+        recipe = rbm._recipe_of_noise(*(xp.asarray(part, copy=True) for part in noise))
+        rbm._adopted(recipe.coordinates.machine_inward(machine), recipe)
         for name, part in zip(PARAMETERS, parts, strict=True):
             setattr(rbm, name, part)  # exactly, without rounding by coordinates
         return rbm
@@ -348,47 +310,50 @@ class GaussianBernoulliRBM(BaseRBM):
         """
         check_is_fitted(self, "components_")
         check_count("n_samples", n_samples, 1)
-        parts = self._parts()
-        n_steps = parts.phase.n_steps if n_steps is None else n_steps
+        recipe = self._recipe()
+        n_steps = recipe.phase.n_steps if n_steps is None else n_steps
         check_count("n_steps", n_steps, 0)
         if given is not None:
             options = {"n_steps": n_steps, "random_state": random_state}
             return drawn_given(self, given, init=init, **options)
-        steps = [*_checked_steps(return_steps, n_steps), n_steps]
-        kept = self._run_chains(steps, parts, init, n_samples, random_state)
-        *states, last = [parts.coordinates.outward(kept[step]) for step in steps]
+        wanted = np.asarray(() if return_steps is None else return_steps)
+        if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
+            raise ValueError(f"return_steps must be a list of integers, got {return_steps!r}")
+        steps = [*map(int, wanted), n_steps]
+        if not 0 <= min(steps) <= max(steps) <= n_steps:
+            raise ValueError(f"return_steps must lie in [0, n_steps={n_steps}], got {return_steps}")
+        kept = self._run_chains(steps, recipe, init, n_samples, random_state)
+        *states, last = [recipe.coordinates.outward(kept[step]) for step in steps]
         found = decoded(self, [last])
         if return_steps is None:
             return found
         xp = namespace(last)
         return found, xp.stack(states) if states else xp.zeros((0, *last.shape), **like(last))
 
-    def _run_chains(self, steps, parts, init, n_samples, random_state):
+    def _run_chains(self, steps, recipe, init, n_samples, random_state):
         """Return the visible values after some steps, by step, in the coordinates of training.
 
         The last step is the end of the run. Without ``init``, chains start as in training, or with
         a ladder at random rows of ``starts_``.
         """
-        machine, coordinates = self._in_training(parts), parts.coordinates
-        rng, has_ladder = make_rng(random_state, machine.weights[0]), hasattr(self, "ladder_")
-        rows, n_steps = None, steps[-1]
+        coordinates, phase, n_steps = recipe.coordinates, recipe.phase, steps[-1]
+        machine = coordinates.machine_inward(self.machine_).copy()
+        rng, sampler, rows = make_rng(random_state, machine.weights[0]), phase.sampler, None
+        ladder = getattr(self, "ladder_", None)
         if init is not None:
             rows = coordinates.inward(dense(rows_to_start(self, init, n_samples)))
-        elif has_ladder:
+        elif ladder is not None:
             index = rng.integers(self.starts_.shape[0], n_samples)
             rows = coordinates.inward(take_rows(self.starts_, index))
-        noise = parts.phase.noise_rows(machine, rng, n_samples)
+        noise = phase.noise_rows(machine, rng, n_samples)
         kept = {0: noise if rows is None else rows}
         if not n_steps:
             return kept
-        if has_ladder:
-            sampler = Tempering().on(machine, rng, coordinates.ladder_inward(self.ladder_))
-        else:
-            sampler = parts.phase.sampler
+        if ladder is not None:
+            sampler = Tempering().on(machine, rng, coordinates.ladder_inward(ladder))
         sampler.check(machine)
         if rows is None:
-            run = replace(parts.phase.sampler, n_steps=n_steps, burn_in=None)
-            phase = replace(parts.phase, sampler=run)
+            phase = replace(phase, sampler=replace(phase.sampler, n_steps=n_steps, burn_in=None))
             chains = phase.started(machine, sampler, noise, rng)
         else:
             chains = sampler.state_at(machine, rows, rng)
@@ -399,13 +364,3 @@ class GaussianBernoulliRBM(BaseRBM):
 
         sample(sampler, machine, chains, rng, n_steps, callback=keep)
         return kept
-
-
-def _checked_steps(return_steps, n_steps):
-    wanted = np.asarray(() if return_steps is None else return_steps)
-    if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
-        raise ValueError(f"return_steps must be a list of integers, got {return_steps!r}")
-    wanted = [int(step) for step in wanted]
-    if any(not 0 <= step <= n_steps for step in wanted):
-        raise ValueError(f"return_steps must lie in [0, n_steps={n_steps}], got {wanted}")
-    return wanted

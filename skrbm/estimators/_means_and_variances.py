@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...arrays import cast, namespace, parameter_reference
-from ...inputs import filled, machine_from, varies
-from ...learning import ArrayGradient, NaturalParameters
-from ...machine import Machine
-from ...units import Bernoulli, Gaussian, Theta
+from ..arrays import cast, namespace, parameter_reference
+from ..inputs import filled, machine_from, varies
+from ..learning import ArrayGradient, NaturalParameters
+from ..machine import Machine
+from ..units import Bernoulli, Gaussian, Theta
 
 _SOME = 1000  # rows from which the first means of hidden units are estimated
 _MAX_LOG_VARIANCE = 80.0  # largest log-variance, within the range of float32

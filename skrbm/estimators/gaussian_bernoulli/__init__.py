@@ -1,5 +1,0 @@
-"""Machines with Gaussian visible and binary hidden units."""
-
-from ._estimator import GaussianBernoulliRBM
-
-__all__ = ["GaussianBernoulliRBM"]
