@@ -266,8 +266,7 @@ class HeldColumns(Held):
 
     def _pairs(self, theta):
         """Return pairs of the units of each part and their parameters."""
-        thetas = (part for _, part in self.unit._thetas(theta))
-        return list(zip(self._parts, thetas, strict=True))
+        return list(zip(self._parts, self.unit._split(theta), strict=True))
 
     def log_partition(self, theta):
         return self.unit._join_sites([part.log_partition(own) for part, own in self._pairs(theta)])

@@ -123,9 +123,8 @@ class _Rows:
         xp = namespace(theta.field)
         for block in self.blocks:
             further = None if block.further is None else block.further[l]
-            rows = unit.without_joint().statistics(
-                block.means[l], block.variances[l], *(() if further is None else (further,))
-            )
+            own = block.means[l], block.variances[l], further
+            rows = unit.without_joint().statistics(*own)
             found.append(self.parameters.scaled_statistics(l, rows))
         parts = [xp.concat([rows[i] for rows in found]) for i in kept]
         return [(i, part, self.p @ part) for i, part in zip(kept, parts, strict=True)]

@@ -569,5 +569,5 @@ def _has_floor(matrix, unit=None):
     The result is an array of no dimensions, so that a device is not synchronized.
     """
     one = namespace(matrix).eye(matrix.shape[0], **like(matrix))
-    L = cholesky(matrix if unit is None else matrix - unit.least_eigenvalue * one)
+    L = cholesky(matrix if unit is None else matrix - unit.min_precision * one)
     return L[0, 0] == L[0, 0]

@@ -20,10 +20,12 @@ from ..arrays import (
     matmul,
     namespace,
     nonzero,
+    require,
     row_sums,
     squared,
     take_rows,
 )
+from ..exceptions import DivergenceError
 
 _REACH = 0.4  # least scale of a column, as a fraction of the distance to its rare values
 
@@ -74,13 +76,13 @@ class Theta(NamedTuple):
 
     def is_like(self, other: Any) -> bool:
         """Whether another one, or a tuple, has the same statistics and shapes, and is finite."""
-        if not np.iterable(other) or _shapes(other) != _shapes(self):
+        if not np.iterable(other):
             return False
-        return all(is_finite(part) for part in other if part is not None)
-
-
-def _shapes(parts: Any) -> list[tuple[int, ...] | None]:
-    return [None if part is None else getattr(part, "shape", ()) for part in parts]
+        own, others = (
+            [None if part is None else getattr(part, "shape", ()) for part in parts]
+            for parts in (self, other)
+        )
+        return own == others and all(is_finite(part) for part in other if part is not None)
 
 
 def log_weight(theta: Theta, X: Array) -> Array:
@@ -89,15 +91,22 @@ def log_weight(theta: Theta, X: Array) -> Array:
     X may be sparse, unless theta has a row for each row of X. ``theta.joint`` must be of all
     columns.
     """
-    total = _row_products(X, theta.field)
+
+    def products(X: Array, part: Array) -> Array:
+        if part.ndim > 1:  # each row has its own
+            return row_sums(X * part)
+        with np.errstate(invalid="ignore"):  # BLAS may flag products of finite numbers
+            return cast(matmul(X, part), namespace(part).float64)
+
+    total = products(X, theta.field)
     if theta.precision is not None:
-        total = total - 0.5 * _row_products(squared(X), theta.precision)
+        total = total - 0.5 * products(squared(X), theta.precision)
     if theta.spike is not None:
-        total = total + _row_products(nonzero(X, theta.field.dtype), theta.spike)
+        total = total + products(nonzero(X, theta.field.dtype), theta.spike)
     if theta.absolute is not None:
-        total = total + _row_products(abs(X), theta.absolute)
+        total = total + products(abs(X), theta.absolute)
     if theta.skew is not None:
-        total = total - 0.5 * _row_products(abs(X) * X, theta.skew)
+        total = total - 0.5 * products(abs(X) * X, theta.skew)
     if theta.joint is not None:
         product = matmul(X, theta.joint)
         if sp.issparse(X):
@@ -106,14 +115,6 @@ def log_weight(theta: Theta, X: Array) -> Array:
             squares = row_sums(product * X)
         total = total - 0.5 * squares
     return total
-
-
-def _row_products(X: Array, part: Array) -> Array:
-    """Return the product of each row of X with ``part``, or with its own row of it."""
-    if part.ndim == 1:
-        with np.errstate(invalid="ignore"):  # BLAS may flag products of finite numbers
-            return cast(matmul(X, part), namespace(part).float64)
-    return row_sums(X * part)
 
 
 def digits(numbers: Array, sizes: Sequence[int]) -> np.ndarray:
@@ -136,7 +137,8 @@ class Unit:
 
     Inference only ever *tilts* a unit, adding a field and a precision, and then asks it for a
     log-partition function, moments, a mode or a sample. A subclass writes those. It holds no
-    parameters of its own beyond those of its support.
+    parameters of its own beyond those of its support. Layers have ``n`` columns; arrays of
+    parameters and values have one entry for each, and may have a row for each row of data.
 
     Attributes
     ----------
@@ -149,8 +151,6 @@ class Unit:
     clips : bool
         Whether data outside the bounds are clipped in training, with a warning. If not, they are
         an error.
-    has_bits : bool
-        Whether all columns have the values 0 and 1, so that values between are probabilities.
     has_precision : bool
         Whether the parameters include a precision.
     takes_precision : bool
@@ -211,38 +211,30 @@ class Unit:
         return self.values == (0.0, 1.0)
 
     @property
-    def has_bits(self) -> bool:
-        """Whether all columns have the values 0 and 1."""
-        return self.is_binary
-
-    @property
     def reach(self) -> float:
         """Distance between the two values of a column, infinite if it does not have two."""
         values = self.values
         return inf if values is None or len(values) != 2 else float(values[1] - values[0])
 
+    @property
+    def has_bits(self) -> bool:
+        """Whether all columns have the values 0 and 1, so that values between are probabilities."""
+        return self.reach == 1 and self.bounds == (0.0, 1.0)
+
     def n_configurations(self, n: int) -> int:
-        """Return the number of configurations of a discrete layer of ``n`` columns."""
+        """Return the number of configurations of a discrete layer."""
         return len(self.values or ()) ** n
 
     def configurations(self, n: int, numbers: Array) -> np.ndarray:
-        """Return the configurations of a layer of ``n`` columns that have these numbers.
+        """Return the configurations that have these numbers, float64 of shape (n_numbers, n).
 
-        Parameters
-        ----------
-        n : int
-        numbers : ndarray of int
-            From 0 to ``n_configurations(n) - 1``. The first column is the lowest digit.
-
-        Returns
-        -------
-        ndarray of shape (n_numbers, n), float64
+        Numbers go from 0 to ``n_configurations(n) - 1``. The first column is the lowest digit.
         """
         values = self.values or ()
         return np.take(np.array(values), digits(numbers, [len(values)] * n))
 
     def groups(self, n: int) -> list[np.ndarray]:
-        """Return the columns of each site of a layer of ``n`` columns, index arrays in order.
+        """Return the columns of each site, index arrays in order.
 
         A site is a set of dependent columns, for which ``log_partition`` has one entry.
         """
@@ -253,7 +245,7 @@ class Unit:
         return []
 
     def supports(self, n: int) -> list:
-        """Return a key of the support of each of ``n`` columns, None where it is not finite.
+        """Return a key of the support of each column, None where it is not finite.
 
         Parameters of columns are comparable only if their keys are equal. The key of a column of a
         site has the number of values of the site, and the place of the column.
@@ -261,7 +253,7 @@ class Unit:
         return [self.values] * n
 
     def part(self, n: int, columns: np.ndarray) -> "Unit":
-        """Return the unit of some columns of a layer of ``n`` columns, which are whole sites."""
+        """Return the unit of some columns, which are whole sites."""
         return self
 
     def rows(self, index: Index) -> "Unit":
@@ -302,10 +294,7 @@ class Unit:
         """
 
     def standardised(self, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return which of ``n`` columns learning standardises, and which have a precision.
-
-        Two arrays of bool. By default, units with a precision are standardised.
-        """
+        """Return which columns learning standardises, and which have a precision, bool."""
         return np.full(n, self.has_precision), np.full(n, self.has_precision)
 
     def spread(self, mean: Array, variance: Array) -> Array:
@@ -338,7 +327,7 @@ class Unit:
         return theta._replace(field=field, precision=own + precision)
 
     def log_partition(self, theta: Theta) -> Array:
-        """log of the integral of exp(theta . statistics(x)) over the support, per unit."""
+        """Return log of the integral of exp(theta . statistics(x)) over the support, per site."""
         raise unwritten(self, "log_partition")
 
     def total_log_partition(self, theta: Theta) -> Array:
@@ -350,11 +339,11 @@ class Unit:
         return self.total_log_partition(theta1) - self.total_log_partition(theta0)
 
     def mean(self, theta: Theta) -> Array:
-        """Return the mean of x, per unit."""
+        """Return the mean of x."""
         return self.mean_variance(theta)[0]
 
     def mean_variance(self, theta: Theta) -> tuple[Array, Array]:
-        """Return mean and variance of x, per unit."""
+        """Return mean and variance of x."""
         raise unwritten(self, "mean_variance")
 
     def moments(self, theta: Theta) -> tuple[Array, Array | None]:
@@ -362,33 +351,29 @@ class Unit:
         return self.mean_variance(theta) if self.has_precision else (self.mean(theta), None)
 
     def further(self, theta: Theta) -> tuple[Array, ...] | None:
-        """Return the expected statistics that mean and variance do not determine, per unit.
+        """Return the expected statistics that mean and variance do not determine, None if none.
 
-        They are in the order of :class:`Theta`. None if there is no such statistic.
+        They are in the order of :class:`Theta`.
         """
         return None
 
     def central_moments(self, theta: Theta) -> tuple[Array, Array, Array, Array]:
-        """Return mean, variance, and third and fourth central moments of x, per unit.
+        """Return mean, variance, and third and fourth central moments of x.
 
-        Mean and variance change with field and precision by these. Only of units with
-        ``has_central_moments``.
+        Mean and variance change with field and precision by these.
         """
         raise unwritten(self, "central_moments")
 
     def cumulants(self, mean: Array) -> tuple[Array, Array, Array]:
-        """Return the second cumulant, half the third, and the latter's derivative by the mean.
-
-        Only of units with ``has_cumulants``.
-        """
+        """Return the second cumulant, half the third, and the latter's derivative by the mean."""
         raise unwritten(self, "cumulants")
 
     def mode(self, theta: Theta) -> Array:
-        """Return the most probable x, per unit."""
+        """Return the most probable x."""
         raise unwritten(self, "mode")
 
     def sample(self, theta: Theta, rng: Rng) -> Array:
-        """Draw x, per unit."""
+        """Draw x."""
         raise unwritten(self, "sample")
 
     def sample_rows(self, theta: Theta, mean: Array, rows: slice, rng: Rng) -> Array:
@@ -396,23 +381,35 @@ class Unit:
         return self.sample(theta.rows(rows), rng)
 
     def log_correction(self, theta: Theta) -> Array:
-        """Return log of the unit's partition function over that of the proposal of ``sample``.
-
-        Per unit, and only for units whose ``sample`` is a proposal.
-        """
+        """Return log of the unit's partition function over that of the proposal of ``sample``."""
         raise unwritten(self, "log_correction")
 
     def tail_precision(self, theta: Theta) -> Array | None:
         """Return the least precision with which the density falls, or None for a bounded support.
 
-        It is per unit. A density whose support has no bound needs it to be positive.
+        A density whose support has no bound needs it to be positive.
         """
         return None
 
     def is_improper(self, theta: Theta) -> Array | None:
-        """Return where the density cannot be normalized, per unit; None for a bounded support."""
+        """Return where the density cannot be normalized, None for a bounded support."""
         precision = self.tail_precision(theta)
         return None if precision is None else precision <= 0
+
+    def check_proper(self, theta: Theta) -> None:
+        """Raise DivergenceError where the density cannot be normalized."""
+        improper = self.is_improper(theta)
+        if improper is not None:
+            require(~namespace(improper).any(improper), self.divergence)
+
+    def divergence(self) -> DivergenceError:
+        """Return the error of parameters without an integral, such as the reaction of TAP makes."""
+        return DivergenceError(
+            f"the precision of {self} units is not positive, so that their density cannot be "
+            "normalized: couplings are too strong for units without bounds; use units with bounds, "
+            "a larger min_precision, inference='naive_mean_field' or a sampler, a lower "
+            "learning_rate or a larger alpha, or scale X"
+        )
 
     def project(self, theta: Theta) -> Theta:
         """Return the nearest parameters that have a log-partition function."""
@@ -449,11 +446,13 @@ class Unit:
         total, base = self.dot(theta, X), self.base_sums(X)
         return total if base is None else total + base
 
-    def statistics(self, mean: Array, variance: Array | None = None) -> Theta:
-        """Return the expected statistics, a Theta; ``variance=None`` is that of known values.
-
-        A kind of unit with :meth:`further` statistics takes these as a third argument.
-        """
+    def statistics(
+        self,
+        mean: Array,
+        variance: Array | None = None,
+        further: tuple[Array, ...] | None = None,
+    ) -> Theta:
+        """Return the expected statistics; ``variance=None`` is that of known values."""
         if not self.has_precision:
             return Theta(mean)
         second = mean * mean if variance is None else mean * mean + variance
@@ -467,7 +466,7 @@ class Unit:
         further: tuple[Array, ...] | None = None,
     ) -> Theta:
         """Return the expected statistics summed over rows, by one weight or one for each row."""
-        rows = self.statistics(mean, variance, *(() if further is None else (further,)))
+        rows = self.statistics(mean, variance, further)
         if getattr(weight, "ndim", 0):
             return rows.map(lambda part: weight @ part)
         return rows.map(lambda part: column_sums(part) * weight)
@@ -477,10 +476,7 @@ class Unit:
     def initial_theta(self, columns: Columns) -> Theta:
         """Return the parameters of independent units fitted to the columns of data.
 
-        Parameters
-        ----------
-        columns : Columns or ColumnSummary
-            Of :mod:`skrbm.arrays`: means, variances and the like, float64.
+        ``columns`` has means, variances and the like, in float64.
         """
         raise unwritten(self, "initial_theta")
 
@@ -508,7 +504,7 @@ class Unit:
         return self
 
     def gaussian_columns(self, n: int) -> np.ndarray:
-        """Return which of ``n`` columns have a normal distribution, an array of bool."""
+        """Return which columns have a normal distribution of their own, an array of bool."""
         return np.full(n, self.is_gaussian)
 
     def joint_columns(self, n: int) -> np.ndarray:

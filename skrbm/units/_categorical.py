@@ -43,7 +43,7 @@ class Categorical(Unit):
 
     bounds = (0.0, 1.0)
     reach = 1.0
-    is_discrete = has_bits = True
+    is_discrete = True
     takes_precision = False
     has_variances = False
     alternative = "inference 'mean_field', in RBM also 'gibbs', in ConditionalRBM also 'bp'"

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cache
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,17 @@ from ._base import Theta, Unit
 def _capability(name, joins):
     """Return a property: whether all of the parts, or any, have a capability."""
     return property(lambda units: joins(getattr(unit, name) for unit in units.units))
+
+
+def _by_parts(name):
+    """Return the method that splits its arguments among the parts and joins what they return."""
+
+    def method(units, *args):
+        split = map(units._split, args)
+        parts = zip(units.units, *split, strict=True)
+        return units._join([getattr(unit, name)(*own) for unit, *own in parts])
+
+    return method
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,6 @@ class ColumnUnits(Unit):
     parts: tuple
 
     is_discrete = _capability("is_discrete", all)
-    has_bits = _capability("has_bits", all)
     samples_exactly = _capability("samples_exactly", all)
     takes_precision = _capability("takes_precision", all)
     has_variances = _capability("has_variances", all)
@@ -55,6 +65,18 @@ class ColumnUnits(Unit):
     has_precision = _capability("has_precision", any)
     has_further = _capability("has_further", any)
     is_joint = _capability("is_joint", any)
+    reach = _capability("reach", max)
+
+    mean = _by_parts("mean")
+    mean_variance = _by_parts("mean_variance")
+    central_moments = _by_parts("central_moments")
+    cumulants = _by_parts("cumulants")
+    mode = _by_parts("mode")
+    sample = _by_parts("sample")
+    spread = _by_parts("spread")
+    project = _by_parts("project")
+    initial_theta = _by_parts("initial_theta")
+    base_theta = _by_parts("base_theta")
 
     def __post_init__(self):
         try:
@@ -99,51 +121,49 @@ class ColumnUnits(Unit):
         return list(zip(self.units, self.columns, strict=True))
 
     def _split(self, x):
-        """Return the columns of each part of an array; a number, or None, is that of each part."""
-        if x is None or isinstance(x, Real):
-            return [x] * len(self.parts)
-        return [take_columns(x, place) for place in _layout(self.parts).places]
-
-    def _with(self, *arrays):
-        """Return tuples of the unit of each part, and its columns of some arrays."""
-        return list(zip(self.units, *map(self._split, arrays), strict=True))
-
-    def _with_data(self, columns):
-        """Return pairs of the unit of each part and its Columns; None is that of each."""
+        """Return what an array, a Theta or Columns is for each part; anything else is the same."""
         places = _layout(self.parts).places
-        return [
-            (unit, columns and columns.part(place))
-            for unit, place in zip(self.units, places, strict=True)
-        ]
+        if isinstance(x, Theta):  # of the statistics that a part has
+            split = [*map(self._split, x[:-1]), [x.joint] * len(places)]
+            pairs = zip(zip(*split, strict=True), _statistics(self.parts), strict=True)
+            return [
+                Theta(*(part if has else None for part, has in zip(own, names, strict=True)))
+                for own, names in pairs
+            ]
+        if hasattr(x, "part"):
+            return [x.part(place) for place in places]
+        if getattr(x, "ndim", 0):
+            return [take_columns(x, place) for place in places]
+        return [x] * len(places)
 
     def _join(self, parts):
-        """Undo :meth:`_split`."""
-        joined = namespace(parts[0]).concat(parts, axis=-1)
+        """Undo :meth:`_split`, of arrays, Thetas or tuples of arrays."""
         order = _layout(self.parts).order
-        return joined if order is None else take_columns(joined, order)
+        if isinstance(parts[0], Theta):
+            theta = joined(parts)
+            if order is None:
+                return theta
+            return theta.map_columns(lambda part: take_columns(part, order))
+        if isinstance(parts[0], tuple):
+            return tuple(self._join(each) for each in zip(*parts, strict=True))
+        joint = namespace(parts[0]).concat(list(parts), axis=-1)
+        return joint if order is None else take_columns(joint, order)
+
+    def _join_known(self, parts, x, filling):
+        """Return the columns of all parts, ``filling(x)`` for None; None if all parts are None."""
+        if all(part is None for part in parts):
+            return None
+        pairs = zip(parts, self._split(x), strict=True)
+        return self._join([filling(own) if part is None else part for part, own in pairs])
 
     def _join_sites(self, parts):
         """Return the values of the sites of all parts, in the order of the sites of the layer."""
         total, order = namespace(parts[0]).concat(parts, axis=-1), _sites(self.parts)[1]
         return total if order is None else take_columns(total, order)
 
-    def _join_each(self, found):
-        """Return a tuple of columns, from tuples of the columns of each part."""
-        return tuple(self._join(list(parts)) for parts in zip(*found, strict=True))
-
     def _thetas(self, theta):
-        """Return (unit, its Theta) of each part, with the statistics that it has."""
-        *kept, joint = theta
-        split = [*(self._split(part) for part in kept), [joint] * len(self.parts)]
-        return [
-            (unit, Theta(*(p if has else None for p, has in zip(parts, names, strict=True))))
-            for unit, names, *parts in zip(self.units, _statistics(self.parts), *split, strict=True)
-        ]
-
-    def _theta(self, parts):
-        """Undo :meth:`_thetas`."""
-        theta, order = joined(parts), _layout(self.parts).order
-        return theta if order is None else theta.map_columns(lambda part: take_columns(part, order))
+        """Return pairs of the unit and the Theta of each part."""
+        return list(zip(self.units, self._split(theta), strict=True))
 
     # ---------------------------------------------------------------------------- the support
 
@@ -151,10 +171,6 @@ class ColumnUnits(Unit):
     def alternative(self):
         """What to use where a method does not apply to one of the parts, for errors."""
         return next(filter(None, (unit.alternative for unit in self.units)), "")
-
-    @property
-    def reach(self):
-        return max(unit.reach for unit in self.units)
 
     @property
     def bounds(self):
@@ -203,8 +219,8 @@ class ColumnUnits(Unit):
             columns = None
             if any(unit.fitted() != unit for unit in self.units):
                 raise ValueError(f"{self}: give both bounds, where ranks learn together")
-        pairs = zip(self._with_data(columns), self.parts, strict=True)
-        return ColumnUnits([(unit.fitted(data), own) for (unit, data), (_, own) in pairs])
+        pairs = zip(self.parts, self._split(columns), strict=True)
+        return ColumnUnits([(unit.fitted(data), own) for (unit, own), data in pairs])
 
     def asks_for(self, fitted):
         return (
@@ -232,10 +248,7 @@ class ColumnUnits(Unit):
                 raise ValueError(f"columns {few} of X: {error}") from error
 
     def standardised(self, n):
-        return self._join_each([u.standardised(len(own)) for u, own in self._with_columns(n)])
-
-    def spread(self, mean, variance):
-        return self._join([unit.spread(*moments) for unit, *moments in self._with(mean, variance)])
+        return self._join([u.standardised(len(own)) for u, own in self._with_columns(n)])
 
     # ----------------------------------------------------------------------- the distribution
 
@@ -243,33 +256,25 @@ class ColumnUnits(Unit):
         if precision is None:
             return theta._replace(field=theta.field + field)
         parts = zip(self._thetas(theta), self._split(field), self._split(precision), strict=True)
-        return self._theta([unit.tilt(own, *evidence) for (unit, own), *evidence in parts])
+        return self._join([unit.tilt(own, *evidence) for (unit, own), *evidence in parts])
 
     def log_partition(self, theta):
         return self._join_sites([unit.log_partition(own) for unit, own in self._thetas(theta)])
 
     def log_ratio(self, theta0, theta1):
-        pairs = zip(self._thetas(theta0), self._thetas(theta1), strict=True)
-        return sum(unit.log_ratio(own, other) for (unit, own), (_, other) in pairs)
-
-    def mean(self, theta):
-        return self._join([unit.mean(own) for unit, own in self._thetas(theta)])
-
-    def mean_variance(self, theta):
-        return self._join_each([unit.mean_variance(own) for unit, own in self._thetas(theta)])
+        pairs = zip(self._thetas(theta0), self._split(theta1), strict=True)
+        return sum(unit.log_ratio(own, other) for (unit, own), other in pairs)
 
     def moments(self, theta):
-        found = [(unit, own, *unit.moments(own)) for unit, own in self._thetas(theta)]
-        mean = self._join([part for *_, part, _ in found])
-        if all(variance is None for *_, variance in found):
-            return mean, None
-        return mean, self._join([_variance(*part) for part in found])
-
-    def central_moments(self, theta):
-        return self._join_each([unit.central_moments(own) for unit, own in self._thetas(theta)])
-
-    def cumulants(self, mean):
-        return self._join_each([unit.cumulants(own) for unit, own in self._with(mean)])
+        means, variances = zip(*(u.moments(own) for u, own in self._thetas(theta)), strict=True)
+        if all(variance is None for variance in variances):
+            return self._join(means), None
+        found = []  # where a part has no variances of its own, those of bits
+        for (unit, own), mean, variance in zip(self._thetas(theta), means, variances, strict=True):
+            if variance is None and unit.has_variances:
+                variance = unit.mean_variance(own)[1]
+            found.append(mean - mean * mean if variance is None else variance)
+        return self._join(means), self._join(found)
 
     def further(self, theta):
         if not self.has_further:
@@ -278,12 +283,12 @@ class ColumnUnits(Unit):
 
     def _join_further(self, theta, parts):
         """Return the further statistics of the layer, for those of the parts."""
-        found, pairs = [], zip(self._thetas(theta), parts, _statistics(self.parts), strict=True)
-        for (_, own), further, names in pairs:
+        found, pairs = [], zip(self._split(theta), parts, _statistics(self.parts), strict=True)
+        for own, further, names in pairs:
             values = iter(further or ())
             more = (next(values) if has else None for has in names[2:])
             found.append(Theta(own.field, None, *more))
-        return tuple(part for part in self._theta(found)[2:] if part is not None)
+        return tuple(part for part in self._join(found)[2:] if part is not None)
 
     def _split_further(self, mean, further):
         """Undo :meth:`_join_further`; None where a part has no further statistics."""
@@ -291,44 +296,27 @@ class ColumnUnits(Unit):
             return [None] * len(self.parts)
         values, names = iter(further), zip(*_statistics(self.parts), strict=True)
         parts = [next(values) if any(has) else None for has in list(names)[2:]]
-        thetas = self._thetas(Theta(mean, None, *parts))
-        return [tuple(part for part in own[2:] if part is not None) or None for _, own in thetas]
-
-    def mode(self, theta):
-        return self._join([unit.mode(own) for unit, own in self._thetas(theta)])
-
-    def sample(self, theta, rng):
-        return self._join([unit.sample(own, rng) for unit, own in self._thetas(theta)])
+        thetas = self._split(Theta(mean, None, *parts))
+        return [tuple(part for part in own[2:] if part is not None) or None for own in thetas]
 
     def tail_precision(self, theta):
-        found = [(unit.tail_precision(own), own.field) for unit, own in self._thetas(theta)]
-        if all(precision is None for precision, _ in found):
-            return None
-        unlimited = math.inf
-        return self._join(
-            [namespace(x).full_like(x, unlimited) if part is None else part for part, x in found]
-        )
+        parts = [unit.tail_precision(own) for unit, own in self._thetas(theta)]
+        return self._join_known(parts, theta.field, lambda x: namespace(x).full_like(x, math.inf))
 
     def is_improper(self, theta):
         if not self.is_joint:
             return super().is_improper(theta)
-        found = [(unit.is_improper(own), own.field) for unit, own in self._thetas(theta)]
-        return self._join([x != x if part is None else part for part, x in found])
-
-    def project(self, theta):
-        return self._theta([unit.project(own) for unit, own in self._thetas(theta)])
+        parts = [unit.is_improper(own) for unit, own in self._thetas(theta)]
+        return self._join_known(parts, theta.field, lambda x: x != x)
 
     # -------------------------------------------------------------------- values and parameters
 
     def log_base(self, x):
-        found = [(unit.log_base(part), part) for unit, part in self._with(x)]
-        if all(base is None for base, _ in found):
-            return None
-        zero = namespace(x).zeros_like
-        return self._join([zero(part) if base is None else base for base, part in found])
+        parts = [unit.log_base(own) for unit, own in zip(self.units, self._split(x), strict=True)]
+        return self._join_known(parts, x, namespace(x).zeros_like)
 
     def base_sums(self, X):
-        found = [unit.base_sums(part) for unit, part in self._with(X)]
+        found = [unit.base_sums(own) for unit, own in zip(self.units, self._split(X), strict=True)]
         found = [base for base in found if base is not None]
         return sum(found) if found else None
 
@@ -338,30 +326,23 @@ class ColumnUnits(Unit):
         pairs = zip(self._thetas(theta), self._split(X), strict=True)
         return sum(unit.dot(own, part) for (unit, own), part in pairs)
 
+    def _expected(self, name, mean, variance, further, *weight):
+        """Return the Theta of expected statistics that the method ``name`` of each part returns."""
+        split = self._split(mean), self._split(variance), self._split_further(mean, further)
+        parts = zip(self.units, *split, strict=True)
+        return self._join([getattr(unit, name)(*weight, *own) for unit, *own in parts])
+
     def statistics(self, mean, variance=None, further=None):
-        parts = zip(self._with(mean, variance), self._split_further(mean, further), strict=True)
-        return self._theta(
-            [unit.statistics(*own, *([more] if more else [])) for (unit, *own), more in parts]
-        )
+        return self._expected("statistics", mean, variance, further)
 
     def total_statistics(self, weight, mean, variance=None, further=None):
         if not self.is_joint:
             return super().total_statistics(weight, mean, variance, further)
-        parts = zip(self._with(mean, variance), self._split_further(mean, further), strict=True)
-        return self._theta(
-            [unit.total_statistics(weight, *own, more) for (unit, *own), more in parts]
-        )
-
-    def initial_theta(self, columns):
-        return self._theta([unit.initial_theta(own) for unit, own in self._with_data(columns)])
-
-    def base_theta(self, theta, columns):
-        pairs = zip(self._thetas(theta), self._with_data(columns), strict=True)
-        return self._theta([unit.base_theta(own, data) for (unit, own), (_, data) in pairs])
+        return self._expected("total_statistics", mean, variance, further, weight)
 
     def default_theta(self, n, reference):
         pairs = self._with_columns(n)
-        return self._theta([unit.default_theta(len(own), reference) for unit, own in pairs])
+        return self._join([unit.default_theta(len(own), reference) for unit, own in pairs])
 
     # ------------------------------------------------------------------- joint normal columns
 
@@ -377,9 +358,9 @@ class ColumnUnits(Unit):
         return np.concatenate([own[unit.joint_columns(len(own))] for unit, own in pairs])
 
     @property
-    def least_eigenvalue(self):
+    def min_precision(self):
         """The floor under the eigenvalues of a matrix that is learnt."""
-        return next(unit.least_eigenvalue for unit in self.units if unit.is_joint)
+        return next(unit.min_precision for unit in self.units if unit.is_joint)
 
 
 def joined(thetas):
@@ -465,10 +446,3 @@ def _statistics(parts):
         own = unit.default_theta(len(columns), np.zeros(1))
         found.append((True, not unit.is_joint, *(part is not None for part in own[2:])))
     return found
-
-
-def _variance(unit, theta, mean, variance):
-    """Return the variances of the columns of a part, those of categories as of bits."""
-    if variance is not None:
-        return variance
-    return unit.mean_variance(theta)[1] if unit.has_variances else mean - mean * mean

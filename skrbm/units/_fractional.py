@@ -76,10 +76,6 @@ class Fractional(Unit):
         c = cast(self.multiplicities, theta.field.dtype)
         return c * p, c * (p - p * p)
 
-    def mode(self, theta):
-        c = cast(self.multiplicities, theta.field.dtype)
-        return c * cast(theta.field > 0, theta.field.dtype)
-
     def sample(self, theta, rng):
         x = theta.field
         whole, part = self._counts(x)

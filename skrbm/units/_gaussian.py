@@ -17,7 +17,6 @@ from ..arrays import (
     row_sums,
     to_numpy,
 )
-from ..exceptions import DivergenceError
 from ._base import Theta, Unit
 
 _ROUNDING = 1e-12  # part of the mean that is no deviation, in float64
@@ -59,7 +58,7 @@ class Gaussian(Unit):
         look_up("covariance", self.covariance, {"diag": None, "full": None})
 
     def log_partition(self, theta):
-        self._check(theta)
+        self.check_proper(theta)
         xp = namespace(theta.field)
         quadratic = theta.field * theta.field / theta.precision
         return 0.5 * (quadratic - xp.log(theta.precision)) + 0.5 * math.log(2 * math.pi)
@@ -70,13 +69,8 @@ class Gaussian(Unit):
     def tail_precision(self, theta):
         return theta.precision
 
-    def _check(self, theta):
-        """Raise DivergenceError if the reaction of TAP has made a precision negative."""
-        improper = self.is_improper(theta)
-        require(~namespace(improper).any(improper), _no_integral)
-
     def mean_variance(self, theta):
-        self._check(theta)
+        self.check_proper(theta)
         mean = self.mean(theta)
         return mean, namespace(mean).ones_like(mean) / theta.precision
 
@@ -127,9 +121,6 @@ class _FullGaussian(Gaussian):
     def __repr__(self):
         return super().__repr__().replace("_FullGaussian", "Gaussian", 1)
 
-    def standardised(self, n):
-        return np.full(n, True), np.full(n, True)
-
     def without_joint(self):
         return Gaussian(self.min_precision)
 
@@ -145,7 +136,7 @@ class _FullGaussian(Gaussian):
     def _factor(self, theta):
         """Return R, or raise DivergenceError if the matrix is not positive definite."""
         R = inverse_factor(theta.joint)
-        require(R[0, 0] == R[0, 0], _not_positive_definite)
+        require(R[0, 0] == R[0, 0], self.divergence)
         return R
 
     def log_partition(self, theta):
@@ -192,7 +183,7 @@ class _FullGaussian(Gaussian):
         """Return the normal distribution with the shrunk covariance of the columns."""
         R = inverse_factor(_shrunk_covariance(columns))
         joint = R.T @ R
-        return Theta(joint @ _known(columns.means), joint=joint)
+        return Theta(joint @ _filled(columns.means), joint=joint)
 
     def base_theta(self, theta, columns):
         # A marginal covariance is no smaller than that given the hidden units, in any direction.
@@ -215,11 +206,6 @@ class _FullGaussian(Gaussian):
         diagonal = namespace(theta.joint).linalg.diagonal(cholesky(theta.joint))
         return diagonal != diagonal
 
-    @property
-    def least_eigenvalue(self):
-        """The floor under the eigenvalues of a matrix that is learnt."""
-        return self.min_precision
-
     def project(self, theta):
         if theta.joint is None:
             return theta
@@ -234,12 +220,6 @@ class _FullGaussian(Gaussian):
         return Theta(theta.field, joint=0.5 * (joint + joint.T))
 
 
-def _known(means):
-    """Return means, with zeros for columns of which nothing is known."""
-    xp = namespace(means)
-    return xp.where(means == means, means, xp.zeros_like(means))
-
-
 def _shrunk_covariance(columns):
     """Return the covariance matrix of columns, shrunk as much as their number of rows asks for.
 
@@ -248,8 +228,8 @@ def _shrunk_covariance(columns):
     """
     if not hasattr(columns, "mean_products"):
         mean, variance = columns.means, columns.variances
-        return _diagonal(_usual_variances(_known(mean), _known(variance)))
-    counts = columns.mean_products(_is_known)
+        return _diagonal(_usual_variances(_filled(mean), _filled(variance)))
+    counts = columns.mean_products(lambda rows: cast(rows == rows, rows.dtype))
     xp = namespace(counts)
     shares = xp.clip(xp.linalg.diagonal(counts), 1e-300, None)
     mean = columns.means_of(_filled) / shares
@@ -269,25 +249,13 @@ def _shrunk_covariance(columns):
         shared = float(xp.mean(counts))
         noise = ((1 - shared) * counts.shape[0] / (shared * columns.n_known)) ** 0.5
         products = (V * xp.clip(values, max(_SMALLEST, noise), None)) @ V.T
-    shrinkage = _shrinkage(products, fourth, columns.n_known)
-    average = xp.mean(xp.linalg.diagonal(products))
-    ones = xp.ones_like(scales)
-    products = (1 - shrinkage) * products + shrinkage * average * _diagonal(ones)
-    return scales[:, None] * products * scales
-
-
-def _shrinkage(products, fourth, n):
-    """Return the weight of the identity, by mean products and the mean of fourth powers of norms.
-
-    It is that of sklearn.covariance.ledoit_wolf_shrinkage.
-    """
-    xp, p = namespace(products), products.shape[0]
-    squares = float(xp.sum(products * products))
-    apart = squares - float(xp.sum(xp.linalg.diagonal(products))) ** 2 / p
-    noise = (float(fourth) - squares) / n
-    if apart <= 0:
-        return _LEAST_SHRINKAGE
-    return min(max(noise / apart, _LEAST_SHRINKAGE), 1.0)
+    # The weight of the identity is that of sklearn.covariance.ledoit_wolf_shrinkage.
+    diagonal, squares = xp.linalg.diagonal(products), float(xp.sum(products * products))
+    apart = squares - float(xp.sum(diagonal)) ** 2 / products.shape[0]
+    noise = (float(fourth) - squares) / columns.n_known
+    shrinkage = min(max(noise / apart, _LEAST_SHRINKAGE), 1.0) if apart > 0 else _LEAST_SHRINKAGE
+    identity = shrinkage * xp.mean(diagonal) * _diagonal(xp.ones_like(scales))
+    return scales[:, None] * ((1 - shrinkage) * products + identity) * scales
 
 
 def deviations_of_constants(mean, deviation):
@@ -315,27 +283,7 @@ def _diagonal(values):
     return values * namespace(values).eye(values.shape[0], **like(values))
 
 
-def _is_known(rows):
-    return cast(rows == rows, rows.dtype)
-
-
-def _filled(rows):
-    """Return rows with zeros for NaN."""
-    xp = namespace(rows)
-    return xp.where(rows == rows, rows, xp.zeros_like(rows))
-
-
-def _no_integral():
-    return DivergenceError(
-        "the precision of Gaussian units would be zero or negative, so that their density has no "
-        "integral: the couplings are too strong for units without bounds. Use "
-        "TruncatedGaussian(lower, upper) or inference='naive_mean_field', a lower learning_rate or "
-        "a larger alpha, or scale X."
-    )
-
-
-def _not_positive_definite():
-    return DivergenceError(
-        "the precision matrix of Gaussian units is not positive definite; lower learning_rate, or "
-        "scale X"
-    )
+def _filled(x):
+    """Return an array with zeros for NaN."""
+    xp = namespace(x)
+    return xp.where(x == x, x, xp.zeros_like(x))

@@ -26,7 +26,7 @@ class TruncatedGaussian(Unit):
 
     lower: float | None = None
     upper: float | None = None
-    default_bounds = (-1.0, 1.0)
+    _default_bounds = (-1.0, 1.0)
     has_precision = True
     has_central_moments = True
 
@@ -47,24 +47,23 @@ class TruncatedGaussian(Unit):
                 f"or more, got lower={self.lower!r} and upper={self.upper!r}; scale the data"
             )
 
+    def _or(self, ends):
+        """Return the bounds, with ``ends`` where they are not given."""
+        pairs = zip((self.lower, self.upper), ends, strict=True)
+        return tuple(end if bound is None else bound for bound, end in pairs)
+
     @property
     def bounds(self):
-        lower, upper = self.default_bounds
-        return (
-            lower if self.lower is None else self.lower,
-            upper if self.upper is None else self.upper,
-        )
+        return self._or(self._default_bounds)
 
     def asks_for(self, fitted):
-        pairs = zip((self.lower, self.upper), fitted.bounds, strict=True)
-        return super().asks_for(fitted) and all(bound in (None, other) for bound, other in pairs)
+        return super().asks_for(fitted) and self._or(fitted.bounds) == fitted.bounds
 
     def fitted(self, columns=None):
         if self.lower is not None and self.upper is not None:
             return self
-        found = self.default_bounds if columns is None else self._range(columns)
-        lower = found[0] if self.lower is None else self.lower
-        upper = found[1] if self.upper is None else self.upper
+        found = self._default_bounds if columns is None else self._range(columns)
+        lower, upper = self._or(found)
         if not lower < upper:
             raise ValueError(
                 f"{type(self).__name__} needs lower < upper, got lower={self.lower} and "
@@ -74,7 +73,6 @@ class TruncatedGaussian(Unit):
         return replace(self, lower=lower, upper=upper)
 
     def _range(self, columns):
-        """Return the bounds for some data."""
         return columns.range
 
     def log_partition(self, theta):
@@ -129,7 +127,7 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
         more extreme; without data it is 0 or 1.
     """
 
-    default_bounds = (0.0, 1.0)
+    _default_bounds = (0.0, 1.0)
     has_further = True
 
     def __post_init__(self):
@@ -151,12 +149,9 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
     def log_partition(self, theta):
         return softplus(self._log_odds(theta))
 
-    def occupancy(self, theta):
-        """Return P[x != 0], per unit."""
-        return sigmoid(self._log_odds(theta))
-
     def further(self, theta):
-        return (self.occupancy(theta),)
+        """Return P[x != 0]."""
+        return (sigmoid(self._log_odds(theta)),)
 
     def mean_variance(self, theta):
         log_mass, mean, variance = _truncnorm.moments(theta.field, theta.precision, *self.bounds)
@@ -176,13 +171,14 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
 
     def sample(self, theta, rng):
         x = super().sample(theta, rng)
-        return namespace(x).where(rng.uniform(x.shape) < self.occupancy(theta), x, 0.0)
+        return namespace(x).where(rng.uniform(x.shape) < self.further(theta)[0], x, 0.0)
 
     def statistics(self, mean, variance=None, further=None):
-        if variance is not None and further is None:
-            raise ValueError("expected statistics of a unit with an atom need its occupancy")
-        (occupied,) = (nonzero(mean, mean.dtype),) if further is None else further
-        return super().statistics(mean, variance)._replace(spike=occupied)
+        if further is None:
+            if variance is not None:
+                raise ValueError("expected statistics of a unit with an atom need its occupancy")
+            further = (nonzero(mean, mean.dtype),)
+        return super().statistics(mean, variance)._replace(spike=further[0])
 
     def initial_theta(self, columns):
         """Return the parameters with the zeros of each column, and the moments of its other values.

@@ -7,7 +7,6 @@ import numpy as np
 
 from .._checks import check_number
 from ..arrays import from_numpy, log_sum_exp, namespace, sigmoid, to_numpy
-from ..exceptions import DivergenceError
 from . import _half_normal
 from ._base import Theta, Unit
 from ._gaussian import Gaussian
@@ -36,19 +35,6 @@ class _HalfLine(Unit):
 
     def tail_precision(self, theta):
         return theta.precision
-
-    def _check(self, theta):
-        """Refuse parameters without an integral, which a reaction of TAP may have made."""
-        improper = self.is_improper(theta)
-        if bool(namespace(improper).any(improper)):
-            raise DivergenceError(
-                f"the precision of {type(self).__name__} units would be "
-                f"{float(namespace(improper).min(self.tail_precision(theta))):.3g}, so that their "
-                "density cannot be normalized: couplings are too strong for units without an upper "
-                "bound; give the units a larger min_precision, use "
-                "inference='naive_mean_field' or a sampler, a lower learning_rate or a larger "
-                "alpha, or scale X"
-            )
 
 
 @dataclass(frozen=True)
@@ -80,15 +66,15 @@ class ReLU(_HalfLine):
     has_central_moments = True
 
     def log_partition(self, theta):
-        self._check(theta)
+        self.check_proper(theta)
         return _half_normal.log_mass(*theta[:2])
 
     def mean_variance(self, theta):
-        self._check(theta)
+        self.check_proper(theta)
         return _half_normal.mean_variance(*theta[:2])
 
     def central_moments(self, theta):
-        self._check(theta)
+        self.check_proper(theta)
         return _half_normal.central_moments(*theta[:2])
 
     def mode(self, theta):
@@ -146,11 +132,12 @@ class DoubleReLU(_HalfLine):
         return theta.precision - namespace(theta.skew).abs(theta.skew)
 
     def log_partition(self, theta):
-        self._check(theta)
-        return log_sum_exp(namespace(theta.field).stack(self._log_masses(theta), axis=-1))
+        self.check_proper(theta)
+        masses = [_half_normal.log_mass(*side) for side in _halves(theta)]
+        return log_sum_exp(namespace(theta.field).stack(masses, axis=-1))
 
     def mean_variance(self, theta):
-        self._check(theta)
+        self.check_proper(theta)
         (right, m, v), (left, n, w) = self._sides(theta)
         apart = m + n
         return right * m - left * n, right * v + left * w + right * left * apart * apart
@@ -161,12 +148,10 @@ class DoubleReLU(_HalfLine):
         return right * m + left * n, -0.5 * (right * (v + m * m) - left * (w + n * n))
 
     def mode(self, theta):
-        xp = namespace(theta.field)
-        points, heights = [], []
-        for U, V in _halves(theta):
-            points.append(xp.clip(U / V, 0.0, None))
-            heights.append(xp.where(U > 0, 0.5 * U * U / V, 0.0))
-        return xp.where(heights[0] >= heights[1], points[0], -points[1])
+        xp, sides = namespace(theta.field), _halves(theta)
+        right, left = (xp.clip(U / V, 0.0, None) for U, V in sides)
+        high, other = (xp.where(U > 0, 0.5 * U * U / V, 0.0) for U, V in sides)
+        return xp.where(high >= other, right, -left)
 
     def sample(self, theta, rng):
         right = self._sides(theta)[0][0]
@@ -177,9 +162,9 @@ class DoubleReLU(_HalfLine):
         return xp.where(is_right, x, -x)
 
     def statistics(self, mean, variance=None, further=None):
-        if variance is not None and further is None:
-            raise ValueError("expected statistics of DoubleReLU need those of both sides")
         if further is None:
+            if variance is not None:
+                raise ValueError("expected statistics of DoubleReLU need those of both sides")
             size = namespace(mean).abs(mean)
             further = size, -0.5 * mean * size
         absolute, skew = further
@@ -203,15 +188,14 @@ class DoubleReLU(_HalfLine):
         zeros = namespace(theta.field).zeros_like(theta.field)
         return theta._replace(absolute=zeros, skew=zeros)
 
-    def _log_masses(self, theta):
-        return [_half_normal.log_mass(U, V) for U, V in _halves(theta)]
-
     def _sides(self, theta):
         """Return (probability, mean, variance) of the right side, and of the left one mirrored."""
-        masses = self._log_masses(theta)
-        shares = sigmoid(masses[0] - masses[1]), sigmoid(masses[1] - masses[0])
-        pairs = zip(shares, _halves(theta), strict=True)
-        return [(share, *_half_normal.mean_variance(U, V)) for share, (U, V) in pairs]
+        right, left = _halves(theta)
+        ratio = _half_normal.log_mass(*right) - _half_normal.log_mass(*left)
+        return (
+            (sigmoid(ratio), *_half_normal.mean_variance(*right)),
+            (sigmoid(-ratio), *_half_normal.mean_variance(*left)),
+        )
 
 
 def _halves(theta):

@@ -86,7 +86,7 @@ class SpikedGaussian(Unit):
         noise = rng.normal(log_odds.shape) / namespace(mean).sqrt(precision)
         return _paired(bits, bits * (mean + noise))
 
-    def statistics(self, mean, variance=None):
+    def statistics(self, mean, variance=None, further=None):
         theta = super().statistics(mean, variance)
         return theta._replace(precision=theta.precision * self._are_values(mean))
 

@@ -168,7 +168,7 @@ def test_statistics_are_the_derivatives_by_the_parameters(name):
     unit = KINDS[name]()
     theta = random_theta(unit, N_UNITS, np.random.default_rng(2))
     further = unit.further(theta)
-    statistics = unit.statistics(*unit.moments(theta), *([further] if unit.has_further else []))
+    statistics = unit.statistics(*unit.moments(theta), further)
     step = 1e-5
     for part in Theta._fields:
         values = getattr(theta, part)
