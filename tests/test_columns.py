@@ -142,7 +142,8 @@ def test_fixed_points_apply_where_all_parts_allow_it(name, method):
 def test_standardised_parameters_have_the_gradient_of_finite_differences(name):
     machine = make(name)
     unit, n = machine.units[0], machine.n_units[0]
-    columns, has_precision = unit.standardised(n)
+    columns = unit.columns_with("is_standardised", n)
+    has_precision = unit.columns_with("has_precision", n)
     X = draws(Exact(machine), 50)
     coordinates = Coordinates.standard(X.mean(axis=0), X.std(axis=0), columns)
     assert_array_equal(coordinates.offset[~columns], 0)

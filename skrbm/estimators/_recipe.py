@@ -79,7 +79,8 @@ def parameters_of_rows(rows, optimizer):
     optimizer : Optimizer
     """
     n_visible, unit = rows.X.shape[1], rows.unit
-    columns, has_precision = unit.standardised(n_visible)
+    columns = unit.columns_with("is_standardised", n_visible)
+    has_precision = unit.columns_with("has_precision", n_visible)
     if not columns.any():
         return NATURAL
     penalty = getattr(optimizer, "penalty", "l2")
@@ -89,7 +90,7 @@ def parameters_of_rows(rows, optimizer):
     mean, spread = cast(mean, rows.dtype), cast(spread, rows.dtype)
     coordinates = Coordinates.standard(mean, spread, columns)
     if not unit.is_joint:
-        own = from_numpy(unit.gaussian_columns(n_visible), mean)
+        own = from_numpy(unit.columns_with("is_gaussian", n_visible), mean)
         is_constant = own & ~varies(mean, spread, mean.dtype)
         return StandardParameters(coordinates, from_numpy(has_precision, mean), is_constant)
     has_precision[unit.joint_columns(n_visible)] = False

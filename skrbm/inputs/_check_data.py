@@ -264,7 +264,7 @@ def check_scale_known(rows):
     """Raise ValueError if real columns, whose scale is learnt, have one sample only."""
     if rows is None or rows.total > 1:
         return
-    if rows.unit.standardised(rows.X.shape[1])[1].any():  # columns with a precision
+    if rows.unit.has_precision:
         raise ValueError("X has 1 sample, and the scale of real columns needs more")
 
 

@@ -248,7 +248,7 @@ class ChainPhase(ModelPhase):
             state = state._replace(weighted=state.weighted.at(machine, chains.layers[0], theta))
             above = moments(hidden, lambda: theta, lambda: chains.layers[1])
             (block,) = _moments_of(chains.layers[0], above).blocks
-            model = Moments((block.weighed(cast(self.weights(state), X.dtype)),))
+            model = Moments((block._replace(weight=cast(self.weights(state), X.dtype)),))
         return state, data, model
 
     def advance(self, machine, state, X, rng):
@@ -334,7 +334,7 @@ def _persistent_phases(phase, machine, state, X, rng):
     if state.weighted is not None:
         at = theta.rows(slice(n, n + m))
         state = state._replace(weighted=state.weighted.at(machine, visible, at))
-    return state, data, Moments((block.weighed(for_model),))
+    return state, data, Moments((block._replace(weight=for_model),))
 
 
 def _data_phases(phase, machine, state, X, rng):

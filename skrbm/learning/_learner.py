@@ -376,7 +376,8 @@ class MomentLearner(BatchLearner):
         coordinates = getattr(self.parameters, "coordinates", None)
         if coordinates is None or not self.phase.samples_model:
             return False
-        columns = training.machine.units[0].standardised(self.rows.X.shape[1])[0]
+        unit = training.machine.units[0]
+        columns = unit.columns_with("is_standardised", self.rows.X.shape[1])
         rows = self.phase.samples(training.phase_state, None)
         weights = self.phase.weights(training.phase_state)
         squares = coordinates.inward(rows) ** 2

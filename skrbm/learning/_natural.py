@@ -70,7 +70,9 @@ def natural_difference_given(given, X, difference, damping):
     eye = xp.eye(n, **like(K))
     taken = solve_positive(K + shift * (1 + _JITTER) * eye, K @ ones)
     weights = cast((ones - taken) / shift, X.dtype)
-    return Moments(tuple(block.weighed(_per_row(block) * weights) for block in difference.blocks))
+    return Moments(
+        tuple(block._replace(weight=_per_row(block) * weights) for block in difference.blocks)
+    )
 
 
 def _has_rows(moments):
@@ -110,7 +112,9 @@ class _Rows:
         self.parameters, self.scaled = parameters, parameters.scaled
         self.centred = [self.scaled(l, means[l] - self.offsets[l]) for l in layers]
         self.further = [self._further(l) for l in layers]
-        none = self.blocks[0].weighed(0 * weights[0])  # zeros where others have matrices alone
+        none = self.blocks[0]._replace(
+            weight=0 * weights[0]
+        )  # zeros where others have matrices alone
         rest = Moments((*others, none), signed.matrices, signed.sums)
         self.rest = rest if others or signed.matrices or signed.sums else None
 
@@ -194,7 +198,7 @@ class _Rows:
         blocks, start = [], 0
         for block in self.blocks:
             n = block.means[0].shape[0]
-            blocks.append(block.weighed(weights[start : start + n]))
+            blocks.append(block._replace(weight=weights[start : start + n]))
             start += n
         found = Moments(tuple(blocks))
         if self.rest is None:

@@ -37,4 +37,4 @@ from ._machine import (
     is_per_row,
     turned_over,
 )
-from ._moments import Block, Moments, data_moments, sum_of
+from ._moments import Block, Moments, data_moments

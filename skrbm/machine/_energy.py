@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..arrays import Array, cast, matmul, namespace, row_sums, take_rows, to_numpy
+from ..arrays import Array, cast, cholesky, matmul, namespace, row_sums, take_rows, to_numpy
 from ..exceptions import DivergenceError
 from ..units import Theta, Unit
 from ._machine import Layers, Machine, condition, is_per_row
@@ -71,9 +71,8 @@ def log_ratio(machine0: Machine, machine1: Machine, X: Array) -> Array:
     It is log p1(x) / p0(x) + log Z1 / Z0. The machines have the same units, whose base measures
     cancel. Values are multiplied by the difference of the parameters, so that few digits are lost.
     """
-    own, other = machine1.thetas[0], machine0.thetas[0]
     hidden = machine1.units[1].log_ratio(condition(machine0, X), condition(machine1, X))
-    return machine1.units[0].dot(difference(own, other), X) + hidden
+    return machine1.units[0].dot(difference(machine1.thetas[0], machine0.thetas[0]), X) + hidden
 
 
 def difference(theta: Theta, other: Theta) -> Theta:
@@ -120,24 +119,21 @@ def interpolate(machine0: Machine, machine1: Machine, beta: Any) -> Machine:
         From 0 (``machine0``) to 1 (``machine1``), one number or one for each row of the result.
     """
     column = beta[:, None] if is_per_row(beta) else beta
-    thetas = tuple(
-        _between(t0, t1, column) for t0, t1 in zip(machine0.thetas, machine1.thetas, strict=True)
-    )
+
+    def between(theta0: Theta, theta1: Theta) -> Theta:
+        if theta0.joint is theta1.joint:  # a matrix that both share stays as it is
+            return theta0.map_columns(lambda a, b: a + column * (b - a), theta1)
+        if is_per_row(beta):
+            raise ValueError("machines with two precision matrices have one inverse temperature")
+        return theta0.map(lambda a, b: a + beta * (b - a), theta1)
+
+    thetas = tuple(map(between, machine0.thetas, machine1.thetas))
     weights = tuple(
         W1 if W0 is W1 else W0 + beta * (W1 - W0)
         for W0, W1 in zip(machine0.weights, machine1.weights, strict=True)
     )
     scale = (1 - beta) * machine0.scale + beta * machine1.scale
     return replace(machine1, thetas=thetas, weights=weights, scale=scale)
-
-
-def _between(theta0: Theta, theta1: Theta, beta: Any) -> Theta:
-    """Return theta0 + beta * (theta1 - theta0); a matrix that both share stays as it is."""
-    if theta0.joint is theta1.joint:
-        return theta0.map_columns(lambda a, b: a + beta * (b - a), theta1)
-    if is_per_row(beta):
-        raise ValueError("machines with two precision matrices have one inverse temperature")
-    return theta0.map(lambda a, b: a + beta * (b - a), theta1)
 
 
 def uncoupled(machine: Machine, visible: Theta | None = None) -> Machine:
@@ -171,26 +167,21 @@ def has_integral(machine: Machine) -> bool:
         if precision is None:
             below = None
             continue
-        precision = to_numpy(precision).astype(np.float64)
-        rows = precision != np.inf
-        if theta.joint is None:
-            precision = precision[rows]
-        else:
-            precision, joint = np.diag(precision), unit.joint_columns(len(precision))
-            precision[np.ix_(joint, joint)] = to_numpy(theta.joint)
-            precision = precision[np.ix_(rows, rows)]
-            if not (np.isfinite(precision).all() and _is_positive_definite(precision)):
-                return False
+        diagonal = to_numpy(precision).astype(np.float64)
+        rows, matrix = diagonal != np.inf, None
+        if theta.joint is not None:
+            matrix, joint = np.diag(diagonal), unit.joint_columns(len(diagonal))
+            matrix[np.ix_(joint, joint)] = to_numpy(theta.joint)
+            matrix = matrix[np.ix_(rows, rows)]
         if below is not None:
             W = to_numpy(machine.weights[l - 1])[np.ix_(rows, columns)]
             W = machine.scale * W.astype(np.float64)
             scaled = W / below if below.ndim == 1 else np.linalg.solve(below, W.T).T
             with np.errstate(over="ignore", invalid="ignore"):
-                own = np.diag(precision) if precision.ndim == 1 else precision
-                precision = own - scaled @ W.T
-            if not (np.isfinite(precision).all() and _is_positive_definite(precision)):
-                return False
-        below, columns = precision, rows
+                matrix = (np.diag(diagonal[rows]) if matrix is None else matrix) - scaled @ W.T
+        if matrix is not None and not np.isfinite(cholesky(matrix)).all():
+            return False
+        below, columns = diagonal[rows] if matrix is None else matrix, rows
     return True
 
 
@@ -208,11 +199,3 @@ def may_lack_integral(units: Sequence[Unit]) -> bool:
     """Whether neighbouring layers have unbounded units, so that couplings have a limit."""
     unbounded = [not np.isfinite(unit.bounds).all() for unit in units]
     return any(a and b for a, b in pairwise(unbounded))
-
-
-def _is_positive_definite(matrix: np.ndarray) -> bool:
-    try:
-        np.linalg.cholesky(matrix)  # takes less time than eigenvalues
-    except np.linalg.LinAlgError:
-        return False
-    return True

@@ -11,14 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from .._checks import check_count
-from ..arrays import (
-    Array,
-    cast,
-    from_numpy,
-    log_sum_exp,
-    namespace,
-    to_numpy,
-)
+from ..arrays import Array, cast, from_numpy, log_sum_exp, namespace, to_numpy
 from ..units import Gaussian, Theta, Unit
 from ._machine import Machine, conditional, is_per_row
 
@@ -67,12 +60,16 @@ def n_enumerated(machine: Machine) -> float:
     return math.inf if layers is None else math.log2(_n_configurations(machine, layers))
 
 
+def _has_normal(machine: Machine, l: int) -> bool:
+    """Whether all units of a layer are normal given the others."""
+    unit, n = machine.units[l], machine.n_units[l]
+    return unit.is_gaussian or len(unit.joint_columns(n)) == n
+
+
 def is_normal(machine: Machine) -> bool:
     """Whether all units are normal, so that log Z is that of one normal distribution."""
-    return machine.n_rows is None and all(
-        unit.is_gaussian or len(unit.joint_columns(n)) == n
-        for unit, n in zip(machine.units, machine.n_units, strict=True)
-    )
+    layers = range(len(machine.units))
+    return machine.n_rows is None and all(_has_normal(machine, l) for l in layers)
 
 
 def _normal(machine: Machine) -> tuple[np.ndarray, np.ndarray]:
@@ -138,29 +135,21 @@ def configurations(
     )
     scale = machine.scale[:, None] if is_per_row(machine.scale) else machine.scale
     machine = replace(machine, thetas=thetas, scale=scale)
+    values: list[Array | None]
     for start in range(0, n, size):
-        values = _block(machine, layers, start, min(start + size, n))
+        numbers, values = np.arange(start, min(start + size, n)), [None] * len(thetas)
+        for l in layers:
+            unit, n_units = machine.units[l], machine.n_units[l]
+            n_values = unit.n_configurations(n_units)
+            rows = from_numpy(unit.configurations(n_units, numbers % n_values), thetas[l].field)
+            values[l], numbers = cast(rows, machine.dtype), numbers // n_values
         total = 0.0
-        for l, known in enumerate(values):
+        for l, (unit, known) in enumerate(zip(machine.units, values, strict=True)):
             if known is not None:
-                total = total + machine.units[l].log_weight(machine.thetas[l], known)
+                total = total + unit.log_weight(thetas[l], known)
             else:
-                theta = conditional(machine, l, values)
-                total = total + machine.units[l].total_log_partition(theta)
-        yield values, total
-
-
-def _block(
-    machine: Machine, layers: Sequence[int], start: int, stop: int
-) -> tuple[Array | None, ...]:
-    """Return the values of configurations by their numbers; None for the layers between."""
-    reference, values, numbers = machine.thetas[0].field, {}, np.arange(start, stop)
-    for l in layers:
-        unit, n = machine.units[l], machine.n_units[l]
-        n_values = unit.n_configurations(n)
-        rows = from_numpy(unit.configurations(n, numbers % n_values), reference)
-        values[l], numbers = cast(rows, machine.dtype), numbers // n_values
-    return tuple(values.get(l) for l in range(len(machine.units)))
+                total = total + unit.total_log_partition(conditional(machine, l, values))
+        yield tuple(values), total
 
 
 def blocks_of_rows(machine: Machine, layers: Sequence[int] | None = None) -> Iterator[Machine]:
@@ -190,19 +179,13 @@ def log_partition(machine: Machine, layers: Sequence[int] | None = None) -> Arra
         if len(machine.units) > 2 or _n_configurations(machine, layers) <= _FEW:
             return _log_partition(machine, layers)
         n_visible, n_hidden = machine.n_units
-        if tuple(layers) == (1,) and n_visible > n_hidden and _has_normal(machine):
+        if tuple(layers) == (1,) and n_visible > n_hidden and _has_normal(machine, 0):
             small, constant = _projected(machine)
             return constant + _log_partition(small, layers)
         total = _by_halves(machine, layers[0])
         return _log_partition(machine, layers) if total is None else total
     parts = [_log_partition(rows, layers) for rows in blocks_of_rows(machine, layers)]
     return namespace(parts[0]).concat(parts, axis=0)
-
-
-def _has_normal(machine: Machine) -> bool:
-    """Whether the visible units are normal given the hidden ones."""
-    unit, n = machine.units[0], machine.n_units[0]
-    return unit.is_gaussian or len(unit.joint_columns(n)) == n
 
 
 def _projected(machine: Machine) -> tuple[Machine, float]:

@@ -19,6 +19,11 @@ def zero_sum(machine: Machine) -> Machine:
     machines with this distribution, the one in this gauge has the smallest squared weights. All
     rows must share the parameters.
     """
+
+    def shifted(theta: Theta, fields: Array) -> Theta:
+        total = namespace(fields).sum(fields, axis=0)
+        return theta._replace(field=theta.field + machine.scale * total)
+
     thetas, weights = list(machine.thetas), list(machine.weights)
     for l, unit in enumerate(machine.units):
         sites = unit.exclusive(machine.n_units[l])
@@ -33,13 +38,9 @@ def zero_sum(machine: Machine) -> Machine:
         if l > 0:
             common = means.T @ weights[l - 1]
             weights[l - 1] = weights[l - 1] - among @ common
-            thetas[l - 1] = _shifted(thetas[l - 1], common, machine.scale)
+            thetas[l - 1] = shifted(thetas[l - 1], common)
         if l < len(weights):
             common = weights[l] @ means
             weights[l] = weights[l] - common @ among.T
-            thetas[l + 1] = _shifted(thetas[l + 1], common.T, machine.scale)
+            thetas[l + 1] = shifted(thetas[l + 1], common.T)
     return replace(machine, thetas=tuple(thetas), weights=tuple(weights))
-
-
-def _shifted(theta: Theta, fields: Array, scale: float) -> Theta:
-    return theta._replace(field=theta.field + scale * namespace(fields).sum(fields, axis=0))

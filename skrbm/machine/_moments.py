@@ -1,6 +1,5 @@
 """The expected statistics of a machine, which learning matches to those of data."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -35,10 +34,6 @@ class Block(NamedTuple):
     pair: tuple[Array | None, ...] | None = None
     further: tuple[tuple[Array, ...] | None, ...] | None = None
 
-    def weighed(self, weight: Any) -> "Block":
-        """Return the block with another weight."""
-        return Block(self.means, self.variances, weight, self.pair, self.further)
-
 
 @dataclass(frozen=True)
 class Moments:
@@ -66,7 +61,7 @@ class Moments:
         blocks = self.blocks + other.blocks
         # The same rows, as in each batch of persistent chains.
         if len(blocks) == 2 and blocks[0].means is blocks[1].means:
-            blocks = (blocks[0].weighed(blocks[0].weight + blocks[1].weight),)
+            blocks = (blocks[0]._replace(weight=blocks[0].weight + blocks[1].weight),)
         return Moments(blocks, self.matrices + other.matrices, self.sums + other.sums)
 
     def __neg__(self) -> "Moments":
@@ -75,7 +70,7 @@ class Moments:
     def scaled(self, factor: float) -> "Moments":
         """Return the moments times a number."""
         return Moments(
-            tuple(block.weighed(factor * block.weight) for block in self.blocks),
+            tuple(block._replace(weight=factor * block.weight) for block in self.blocks),
             tuple((l, factor * matrix) for l, matrix in self.matrices),
             tuple((l, theta.map(lambda part: factor * part)) for l, theta in self.sums),
         )
@@ -130,7 +125,10 @@ class Moments:
 
     def reduced(self, machine: Machine) -> "Moments":
         """Return the same moments without rows: one matrix and one Theta for each layer."""
-        return sum_of(machine, [self])
+        zeros = (namespace(W).zeros_like(W) for W in machine.weights)
+        pairs = [self.add_pair(machine, l, out, 1.0) for l, out in enumerate(zeros)]
+        thetas = [self.statistics(unit, l) for l, unit in enumerate(machine.units)]
+        return Moments((), tuple(enumerate(pairs)), tuple(enumerate(thetas)))
 
 
 def _weighted(left: Array, right: Array, weight: Any) -> tuple[Array, Array, float]:
@@ -140,33 +138,6 @@ def _weighted(left: Array, right: Array, weight: Any) -> tuple[Array, Array, flo
     if left.shape[-1] < right.shape[-1]:
         return left * weight[:, None], right, 1.0
     return left, right * weight[:, None], 1.0
-
-
-def sum_of(machine: Machine, parts: Iterable[Moments]) -> Moments:
-    """Return the sum of moments, reduced to one matrix and one Theta for each layer.
-
-    Parameters
-    ----------
-    machine : Machine
-    parts : iterable of Moments
-        At least one.
-
-    Returns
-    -------
-    Moments
-        Without blocks.
-    """
-    pairs = [namespace(W).zeros_like(W) for W in machine.weights]
-    thetas = None
-    for moments in parts:
-        pairs = [moments.add_pair(machine, l, pair, 1.0) for l, pair in enumerate(pairs)]
-        new = [moments.statistics(unit, l) for l, unit in enumerate(machine.units)]
-        if thetas is not None:
-            new = [a.map(lambda x, y: x + y, b) for a, b in zip(thetas, new, strict=True)]
-        thetas = new
-    if thetas is None:
-        raise ValueError("parts must have at least one element")
-    return Moments((), tuple(enumerate(pairs)), tuple(enumerate(thetas)))
 
 
 def data_moments(

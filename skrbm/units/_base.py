@@ -221,6 +221,11 @@ class Unit:
         """Whether all columns have the values 0 and 1, so that values between are probabilities."""
         return self.reach == 1 and self.bounds == (0.0, 1.0)
 
+    @property
+    def is_standardised(self) -> bool:
+        """Whether learning standardises columns."""
+        return self.has_precision
+
     def n_configurations(self, n: int) -> int:
         """Return the number of configurations of a discrete layer."""
         return len(self.values or ()) ** n
@@ -293,9 +298,9 @@ class Unit:
         NaN marks missing values.
         """
 
-    def standardised(self, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return which columns learning standardises, and which have a precision, bool."""
-        return np.full(n, self.has_precision), np.full(n, self.has_precision)
+    def columns_with(self, capability: str, n: int) -> np.ndarray:
+        """Return which columns have a capability, the name of an attribute; an array of bool."""
+        return np.full(n, getattr(self, capability))
 
     def spread(self, mean: Array, variance: Array) -> Array:
         """Return the scales that learning gives columns of some means and variances.
@@ -502,10 +507,6 @@ class Unit:
     def without_joint(self) -> "Unit":
         """Return the unit whose columns have precisions of their own in place of a matrix."""
         return self
-
-    def gaussian_columns(self, n: int) -> np.ndarray:
-        """Return which columns have a normal distribution of their own, an array of bool."""
-        return np.full(n, self.is_gaussian)
 
     def joint_columns(self, n: int) -> np.ndarray:
         """Return the columns that share the precision matrix ``joint``, an index array."""

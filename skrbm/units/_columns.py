@@ -65,6 +65,7 @@ class ColumnUnits(Unit):
     has_precision = _capability("has_precision", any)
     has_further = _capability("has_further", any)
     is_joint = _capability("is_joint", any)
+    is_standardised = _capability("is_standardised", any)
     reach = _capability("reach", max)
 
     mean = _by_parts("mean")
@@ -247,8 +248,9 @@ class ColumnUnits(Unit):
             except ValueError as error:
                 raise ValueError(f"columns {few} of X: {error}") from error
 
-    def standardised(self, n):
-        return self._join([u.standardised(len(own)) for u, own in self._with_columns(n)])
+    def columns_with(self, capability, n):
+        pairs = self._with_columns(n)
+        return self._join([unit.columns_with(capability, len(own)) for unit, own in pairs])
 
     # ----------------------------------------------------------------------- the distribution
 
@@ -348,10 +350,6 @@ class ColumnUnits(Unit):
 
     def without_joint(self):
         return ColumnUnits([(unit.without_joint(), columns) for unit, columns in self.parts])
-
-    def gaussian_columns(self, n):
-        pairs = self._with_columns(n)
-        return self._join([unit.gaussian_columns(len(columns)) for unit, columns in pairs])
 
     def joint_columns(self, n):
         pairs = self._with_columns(n)

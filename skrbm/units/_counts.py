@@ -27,10 +27,7 @@ _LARGEST_FIELD = 40.0  # of counts without a bound: float32 holds the square of 
 class _Counts(Unit):
     """Base of units of integers."""
 
-    has_central_moments = True
-
-    def standardised(self, n):
-        return np.full(n, True), np.full(n, False)
+    has_central_moments = is_standardised = True
 
     def moments(self, theta):
         return self.mean_variance(theta)

@@ -40,9 +40,8 @@ class SpikedGaussian(Unit):
             raise ValueError(f"{self} has two columns for each site, and the layer has {n}")
         return list(np.arange(n).reshape(-1, 2))
 
-    def standardised(self, n):
-        are_values = np.arange(n) % 2 == 1
-        return are_values, are_values
+    def columns_with(self, capability, n):
+        return super().columns_with(capability, n) & (np.arange(n) % 2 == 1)
 
     def check_values(self, X):
         X = X.toarray() if hasattr(X, "toarray") else X
