@@ -19,29 +19,14 @@ def factors(dtype, seed=0):
 
 @dtypes
 @pytest.mark.parametrize("alpha", [1.0, -0.25, np.float32(0.5)])
-def test_add_products_accumulates_in_place(dtype, alpha):
+@pytest.mark.parametrize("layout", [np.asarray, np.asfortranarray])
+def test_add_products_accumulates_in_place(dtype, alpha, layout):
     out, left, right = factors(dtype)
-    expected = out + float(alpha) * left.T @ right
-    assert arrays.add_products(out, [(left, right, alpha)]) is out
-    assert_allclose(out, expected, rtol=1e-5 if dtype == np.float32 else 1e-12)
-
-
-@dtypes
-def test_add_products_keeps_a_part_of_what_was_there(dtype):
-    out, left, right = factors(dtype)
-    expected = 0.75 * out + left.T @ right - 2 * left.T @ right
-    terms = [(left, right, 1.0), (left, right, -2.0)]
+    expected = 0.75 * out + float(alpha) * left.T @ right - 2 * left.T @ right
+    wide = np.repeat(right, 2, axis=1)
+    terms = [(layout(left), wide[:, ::2], alpha), (left, right, -2.0)]
     assert arrays.add_products(out, terms, keep=0.75) is out
     assert_allclose(out, expected, rtol=1e-5 if dtype == np.float32 else 1e-12, atol=1e-6)
-
-
-@dtypes
-def test_add_products_takes_factors_of_any_layout(dtype):
-    out, left, right = factors(dtype)
-    expected = out + left.T @ right
-    wide = np.repeat(right, 2, axis=1)
-    arrays.add_products(out, [(np.asfortranarray(left), wide[:, ::2], 1.0)])
-    assert_allclose(out, expected, rtol=1e-5 if dtype == np.float32 else 1e-12)
 
 
 def read_only(out):

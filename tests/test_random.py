@@ -11,7 +11,7 @@ from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_array_equal
 from scipy import stats
 
-from skrbm.arrays import like, make_rng, namespace, seed_sequence, to_numpy
+from skrbm.arrays import make_rng, seed_sequence, to_numpy
 
 LEVEL = 1e-6
 N = 40_000
@@ -69,20 +69,6 @@ def test_permutation_and_integers_are_index_arrays(reference):
     counts = np.bincount(to_numpy(index), minlength=5)
     assert len(counts) == 5
     assert stats.chisquare(counts).pvalue > LEVEL
-
-
-def test_binomial(reference):
-    """Numbers of successes of several sizes, by their distribution functions."""
-    xp, size = namespace(reference), (20_000, 1)
-    n, p = ([1.0, 7.0, 1000.0], [0.3, 0.5, 0.02])
-    n, p = (xp.asarray(part, **like(reference)) for part in (n, p))
-    drawn = make_rng(0, reference).binomial(n, p + xp.zeros(size, **like(reference)))
-    drawn = drawn_like(drawn, reference, (20_000, 3))
-    noise = np.random.default_rng(1).random(drawn.shape)  # jumps are filled at random
-    for k, u, size, share in zip(drawn.T, noise.T, to_numpy(n), to_numpy(p), strict=True):
-        law = stats.binom(int(size), float(share))
-        uniform = law.cdf(k - 1) + u * law.pmf(k)
-        assert stats.kstest(uniform, "uniform").pvalue > LEVEL
 
 
 def draws(rng):

@@ -13,11 +13,9 @@ from ._types import Array
 
 Terms: TypeAlias = Sequence[tuple[Array, Array, float]]
 
-
 # OpenBLAS does a product of at most 10**6 multiplications without copying the factors into panels.
 # For a few rows that copy takes most of the time, so their products are done in parts.
 _NOT_PACKED, _FEW_ROWS, _LEAST_WIDTH = 8 * 10**5, 20, 16
-
 
 _GEMM = {np.dtype(np.float32): sgemm, np.dtype(np.float64): dgemm}
 
@@ -66,12 +64,23 @@ def add_products(out: Array, terms: Terms, keep: float = 1.0) -> Array:
     """
     if is_foreign(out) or not terms:
         return _add_foreign(out, terms, keep)
-    _check_accumulator(out, terms)
+    if not (out.flags.c_contiguous and out.flags.writeable and out.dtype in _GEMM):
+        raise ValueError(
+            "the accumulator must be a writeable C-contiguous float32 or float64 array"
+        )
+    for left, right, _ in terms:
+        if left.dtype != out.dtype or right.dtype != out.dtype:
+            raise ValueError(f"factors of {left.dtype} and {right.dtype} into {out.dtype}")
+        if np.may_share_memory(out, left) or np.may_share_memory(out, right):
+            raise ValueError("the accumulator shares memory with a factor")
     parts = split(out.shape[0], sum([left.shape[0] for left, _, _ in terms]) * out.size)
     if len(parts) > 1:
         share(_add_products, parts, out, terms, keep)
-    else:
-        _accumulate(out, terms, keep)
+        return out
+    gemm = _GEMM[out.dtype]
+    for left, right, alpha in terms:
+        gemm(alpha, right.T, left.T, beta=keep, c=out.T, trans_b=True, overwrite_c=True)
+        keep = 1.0
     return out
 
 
@@ -85,25 +94,6 @@ def _add_foreign(out: Array, terms: Terms, keep: Any) -> Array:
         else:
             out += alpha * (left.T @ right)
     return out
-
-
-def _check_accumulator(out: Array, terms: Terms) -> None:
-    if not (out.flags.c_contiguous and out.flags.writeable and out.dtype in _GEMM):
-        raise ValueError(
-            "the accumulator must be a writeable C-contiguous float32 or float64 array"
-        )
-    for left, right, _ in terms:
-        if left.dtype != out.dtype or right.dtype != out.dtype:
-            raise ValueError(f"factors of {left.dtype} and {right.dtype} into {out.dtype}")
-        if np.may_share_memory(out, left) or np.may_share_memory(out, right):
-            raise ValueError("the accumulator shares memory with a factor")
-
-
-def _accumulate(out: Array, terms: Terms, keep: float) -> None:
-    gemm = _GEMM[out.dtype]
-    for left, right, alpha in terms:
-        gemm(alpha, right.T, left.T, beta=keep, c=out.T, trans_b=True, overwrite_c=True)
-        keep = 1.0
 
 
 def _add_products(rows: slice, out: Array, terms: Terms, keep: float) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 from sklearn.utils import check_random_state
 
 from ._namespace import cast, from_numpy, is_foreign, is_torch, like, namespace, to_numpy
@@ -86,12 +86,6 @@ class Rng:
         """Draw ``size`` integers from ``range(high)``, an index array of the same library."""
         return from_numpy(self._generator.integers(high, size=size), self._reference)
 
-    def binomial(self, n: Array, p: Array) -> Array:
-        """Draw numbers of successes; whole numbers n and probabilities p broadcast."""
-        whole = to_numpy(n).astype(np.int64)
-        drawn = self._generator.binomial(whole, to_numpy(p))
-        return cast(from_numpy(drawn, self._reference), self._reference.dtype)
-
     def poisson(self, rate: Array) -> Array:
         """Draw from Poisson distributions with the rates given."""
         drawn = self._generator.poisson(to_numpy(rate))
@@ -141,8 +135,9 @@ class CommonRng:
     def __init__(self, rng: Rng, n: int) -> None:
         self._rng, self._n = rng, n
 
-    def _repeated(self, draw: Any, shape: Shape) -> Array:
-        return self._tiled(draw((shape[0] // self._n, *shape[1:])))
+    def _shape(self, shape: Shape) -> Shape:
+        """Return the shape of one group."""
+        return shape[0] // self._n, *shape[1:]
 
     def _tiled(self, x: Array) -> Array:
         xp = namespace(x)
@@ -150,16 +145,13 @@ class CommonRng:
         return xp.asarray(xp.reshape(groups, (self._n * x.shape[0], *x.shape[1:])), copy=True)
 
     def uniform(self, shape: Shape) -> Array:
-        """Draw from the uniform distribution on [0, 1)."""
-        return self._repeated(self._rng.uniform, shape)
+        return self._tiled(self._rng.uniform(self._shape(shape)))
 
     def normal(self, shape: Shape) -> Array:
-        """Draw from the standard normal distribution."""
-        return self._repeated(self._rng.normal, shape)
+        return self._tiled(self._rng.normal(self._shape(shape)))
 
     def signed(self, shape: Shape) -> tuple[Array, Any]:
-        """Return noise uniform on (-bound, bound), and the bound."""
-        noise, bound = self._rng.signed((shape[0] // self._n, *shape[1:]))
+        noise, bound = self._rng.signed(self._shape(shape))
         return self._tiled(noise), bound
 
     def poisson(self, rate: Array) -> Array:
@@ -167,12 +159,6 @@ class CommonRng:
         noise = to_numpy(self.uniform(tuple(rate.shape)))
         drawn = np.ceil(special.pdtrik(noise, to_numpy(rate))).clip(0, None)
         return cast(from_numpy(drawn, rate), rate.dtype)
-
-    def binomial(self, n: Array, p: Array) -> Array:
-        """Draw numbers of successes, as quantiles of uniform noise."""
-        noise = to_numpy(self.uniform(tuple(p.shape)))
-        drawn = stats.binom.ppf(noise, np.rint(to_numpy(n)), to_numpy(p)).clip(0, None)
-        return cast(from_numpy(drawn, p), p.dtype)
 
 
 class _ConvertedRng(Rng):
@@ -206,23 +192,20 @@ class _TorchRng(Rng):
         seed = int(self._seed.generate_state(1, np.uint64)[0] >> 1)
         return torch.Generator(device=self._reference.device).manual_seed(seed)
 
-    def _options(self) -> dict[str, Any]:
-        return {"dtype": self._reference.dtype, "device": self._reference.device}
-
     def uniform(self, shape: Shape) -> Array:
         import torch
 
-        return torch.rand(shape, generator=self._torch, **self._options())
+        return torch.rand(shape, generator=self._torch, **like(self._reference))
 
     def normal(self, shape: Shape) -> Array:
         import torch
 
-        return torch.randn(shape, generator=self._torch, **self._options())
+        return torch.randn(shape, generator=self._torch, **like(self._reference))
 
     def signed(self, shape: Shape) -> tuple[Array, Any]:
         import torch
 
-        noise = torch.empty(shape, **self._options())
+        noise = torch.empty(shape, **like(self._reference))
         return noise.uniform_(-1, 1, generator=self._torch), 1.0
 
     @contextmanager

@@ -1,5 +1,6 @@
 """Functions that the array API standard does not have, or not as they are needed."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,28 +10,33 @@ from ._namespace import from_numpy, is_foreign, is_torch, namespace, to_numpy
 from ._types import Array
 
 
-def erfcx(x: Array) -> Array:
-    """Return exp(x**2) erfc(x)."""
-    return _special("erfcx", x)
+def _torch_of(x: Array) -> Any:
+    """Return torch if x is a tensor of it, else None."""
+    if not is_torch(x):
+        return None
+    import torch
+
+    return torch
 
 
-def gammaln(x: Array) -> Array:
-    """Return the logarithm of the gamma function of x > 0."""
-    return _special("gammaln", x)
+def _special(name: str, doc: str) -> Callable[[Array], Array]:
+    """Return a function of SciPy for arrays of every library."""
+
+    def function(x: Array) -> Array:
+        if not is_foreign(x):
+            return getattr(special, name)(x)
+        torch = _torch_of(x)
+        if torch is not None:
+            return getattr(torch.special, name)(x)
+        return from_numpy(getattr(special, name)(to_numpy(x)), x)  # by way of the host
+
+    function.__name__, function.__doc__ = name, doc
+    return function
 
 
-def ndtri(p: Array) -> Array:
-    """Return the quantiles of the standard normal distribution."""
-    return _special("ndtri", p)
-
-
-def _special(name: str, x: Array) -> Array:
-    if not is_foreign(x):
-        return getattr(special, name)(x)
-    torch = _torch_of(x)
-    if torch is not None:
-        return getattr(torch.special, name)(x)
-    return from_numpy(getattr(special, name)(to_numpy(x)), x)  # by way of the host
+erfcx = _special("erfcx", "Return exp(x**2) erfc(x).")
+gammaln = _special("gammaln", "Return the logarithm of the gamma function of x > 0.")
+ndtri = _special("ndtri", "Return the quantiles of the standard normal distribution.")
 
 
 def cholesky(M: Array) -> Array:
@@ -60,15 +66,6 @@ def inverse_factor(M: Array) -> Array:
         invert = linalg.lapack.strtri if M.dtype == np.float32 else linalg.lapack.dtrtri
         return np.ascontiguousarray(invert(L, lower=True)[0])
     return xp.linalg.inv(L)
-
-
-def _torch_of(x: Array) -> Any:
-    """Return torch if x is a tensor of it, else None."""
-    if not is_torch(x):
-        return None
-    import torch
-
-    return torch
 
 
 def solve_positive(M: Array, b: Array) -> Array:

@@ -1,13 +1,13 @@
 """What is known of the columns of data: numbers of rows, means, variances and ranges."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from ._columns import has_missing, nonzero, row_blocks, take_columns, take_rows, value_range
+from ._columns import dense, has_missing, nonzero, row_blocks, take_columns, take_rows, value_range
 from ._namespace import cast, from_numpy, is_finite, namespace, to_numpy
 from ._types import Array
 
@@ -87,37 +87,38 @@ class Columns:
 
     def means_of(self, function: Callable[[Array], Array] | None) -> Array:
         """Return the mean, over the rows, of a function of float64 rows; None is the rows."""
-        sums: Array = 0.0
-        for rows, w in self._blocks():
-            if sp.issparse(rows) and function is None:
-                sums = sums + np.asarray(rows.astype(np.float64).T @ w)
-                continue
-            rows = rows.toarray() if sp.issparse(rows) else rows
-            rows = cast(rows, namespace(rows).float64)
-            rows = rows if function is None else function(rows)
-            sums = sums + from_numpy(w, rows) @ rows
-        return (sums if self.total is None else self.total(sums)) / self.n_known
+
+        def sums(rows: Array, w: np.ndarray) -> Array:
+            if function is None and sp.issparse(rows):
+                return np.asarray(rows.astype(np.float64).T @ w)
+            rows = _wide(rows) if function is None else function(_wide(rows))
+            return from_numpy(w, rows) @ rows
+
+        return self._mean(sums)
 
     def mean_products(self, function: Callable[[Array], Array]) -> Array:
         """Return the mean of f(x) f(x)' over the rows x, for a function of float64 rows."""
-        sums: Array = 0.0
-        for rows, w in self._blocks():
-            rows = rows.toarray() if sp.issparse(rows) else rows
-            rows = function(cast(rows, namespace(rows).float64))
-            sums = sums + (from_numpy(w, rows)[:, None] * rows).T @ rows
-        return (sums if self.total is None else self.total(sums)) / self.n_known
 
-    def _blocks(self) -> Iterator[tuple[Array, np.ndarray]]:
-        """Yield blocks of rows, and their weights."""
+        def sums(rows: Array, w: np.ndarray) -> Array:
+            rows = function(_wide(rows))
+            return (from_numpy(w, rows)[:, None] * rows).T @ rows
+
+        return self._mean(sums)
+
+    def _mean(self, sums: Callable[[Array, np.ndarray], Array]) -> Array:
+        """Return the sum of ``sums(rows, weights)`` of blocks of rows, over the sum of weights."""
+        total: Array = 0.0
         size = max(1, _BLOCK_ELEMENTS // self.shape[1])
         for start in range(0, self.shape[0], size):
-            stop = min(start + size, self.shape[0])  # other libraries need not clip slices
-            yield self._rows(start, stop), self.weights[start:stop]
+            block = slice(start, min(start + size, self.shape[0]))
+            rows = block if self.index is None else self.index[block]
+            total = total + sums(take_rows(self.X, rows), self.weights[block])
+        return (total if self.total is None else self.total(total)) / self.n_known
 
-    def _rows(self, start: int, stop: int) -> Array:
-        if self.index is None:
-            return self.X[start:stop, :]
-        return take_rows(self.X, self.index[start:stop])
+
+def _wide(rows: Array) -> Array:
+    """Return rows that are dense, in float64."""
+    return cast(dense(rows), namespace(rows).float64)
 
 
 def _column_ends(X: Array) -> tuple[Array, Array]:
@@ -174,8 +175,7 @@ class ColumnSummary:
         self.has_missing |= missing
         self.shape = self.shape[0] + X.shape[0], X.shape[1]
         for rows in row_blocks(values, max(1, _BLOCK_ELEMENTS // X.shape[1])):
-            rows = rows.toarray() if sp.issparse(rows) else rows
-            self._add(cast(rows, namespace(rows).float64), missing)
+            self._add(_wide(rows), missing)
 
     def _add(self, rows: Array, missing: bool) -> None:
         """Add float64 rows (Chan, Golub & LeVeque 1983: no difference of large squares)."""

@@ -7,7 +7,7 @@ limited to one thread, and large products are split among as many threads as BLA
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cache, wraps
 from itertools import pairwise
@@ -17,7 +17,6 @@ from threadpoolctl import ThreadpoolController
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-
 
 _LOCK = threading.RLock()
 _HOLDERS: set[int] = set()  # threads that hold BLAS to one thread
@@ -40,7 +39,7 @@ def one_blas_thread(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @wraps(function)
     def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        outer = _depth()
+        outer = getattr(_HERE, "depth", 0)
         try:
             _hold(outer + 1)
             return function(*args, **kwargs)
@@ -94,17 +93,13 @@ def _set_threads(library: Any, n_threads: int) -> None:
     take_over(force=True)
 
 
-def _depth() -> int:
-    return getattr(_HERE, "depth", 0)
-
-
 def n_threads() -> int:
     """Return how many threads the calling thread may use.
 
     Concurrent holders, such as workers of joblib that fit an estimator each, share what BLAS was
     allowed. Other threads, such as workers of joblib within a method, have one.
     """
-    return max(1, _N_THREADS // max(1, len(_HOLDERS))) if _depth() else 1
+    return max(1, _N_THREADS // max(1, len(_HOLDERS))) if getattr(_HERE, "depth", 0) else 1
 
 
 @cache
@@ -133,7 +128,10 @@ def share(function: Callable[..., Any], parts: list[slice], *args: Any) -> None:
     Parts that no other thread has started are done here, so that busy helpers are not waited for.
     """
     try:
-        waiting = [(part, _submit(function, part, *args)) for part in parts[1:]]
+        waiting = [  # NumPy's handling of overflow is part of the context
+            (part, _executor().submit(copy_context().run, function, part, *args))
+            for part in parts[1:]
+        ]
     except RuntimeError:  # no more threads: none can be started, or the interpreter shuts down
         for part in parts:
             function(part, *args)
@@ -149,11 +147,6 @@ def share(function: Callable[..., Any], parts: list[slice], *args: Any) -> None:
     finally:
         for _, future in waiting:
             future.cancel()
-
-
-def _submit(function: Callable[..., Any], *args: Any) -> Future[Any]:
-    # NumPy's handling of overflow is part of the context.
-    return _executor().submit(copy_context().run, function, *args)
 
 
 @cache

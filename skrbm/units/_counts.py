@@ -27,7 +27,7 @@ _LARGEST_FIELD = 40.0  # of counts without a bound: float32 holds the square of 
 class _Counts(Unit):
     """Base of units of integers."""
 
-    has_central_moments = is_standardised = True
+    is_standardised = True
 
     def moments(self, theta):
         return self.mean_variance(theta)
@@ -56,6 +56,7 @@ class Binomial(_Counts):
     """
 
     n: int | None = None
+    has_central_moments = True
     has_cumulants = True
 
     def __post_init__(self):
@@ -174,10 +175,6 @@ class Poisson(_Counts):
     def mean_variance(self, theta):
         rate = self.mean(theta)
         return rate, namespace(rate).asarray(rate, copy=True)
-
-    def central_moments(self, theta):
-        rate = self.mean(theta)
-        return rate, rate, rate, rate + 3 * rate * rate
 
     def mode(self, theta):
         return namespace(theta.field).floor(self.mean(theta))

@@ -8,8 +8,6 @@ import numpy as np
 from ..arrays import cast, is_foreign, namespace, sigmoid, softplus, to_numpy
 from ._base import Unit
 
-_FEW = 8  # copies that are drawn one by one: c is seldom above 1
-
 
 @dataclass(frozen=True, eq=False)
 class Fractional(Unit):
@@ -82,10 +80,7 @@ class Fractional(Unit):
         xp = namespace(x)
         total = part * cast(rng.uniform(x.shape) < sigmoid(part * x), x.dtype)
         p = sigmoid(x)
-        largest = int(xp.max(whole)) if whole.shape[0] else 0
-        if largest > _FEW:
-            return total + rng.binomial(whole, p)
-        for copy in range(largest):
+        for copy in range(int(xp.max(whole)) if whole.shape[0] else 0):
             drawn = cast(rng.uniform(x.shape) < p, x.dtype)
             total += cast(whole > copy, x.dtype) * drawn
         return total

@@ -20,7 +20,7 @@ from ..arrays import (
     to_numpy,
     value_range,
 )
-from ._base import Theta, Unit, digits
+from ._base import Theta, Unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +28,8 @@ class Multinomial(Unit):
     """Counts of a row: how often each column was drawn, in a number of draws that is given.
 
     A layer is one site. Its distribution is that of the *draws in their order*, exp(field . x) for
-    the counts x: the weight of a row of counts has no multinomial coefficient, and sums over
-    configurations count each order. So the log-partition function is n_draws * logsumexp(field),
+    the counts x: the weight of a row of counts has no multinomial coefficient, and sums count each
+    order. So the log-partition function is n_draws * logsumexp(field),
     and the fields are defined up to a constant. They are the visible units of the replicated
     softmax [1]_.
 
@@ -102,20 +102,6 @@ class Multinomial(Unit):
 
     def groups(self, n):
         return [np.arange(n)]
-
-    @property
-    def is_discrete(self):
-        return isinstance(self.n_draws, int)
-
-    def n_configurations(self, n):
-        """Return the number of sequences of draws."""
-        return n**self.n_draws
-
-    def configurations(self, n, numbers):
-        """Return the counts of the sequences of draws with these numbers."""
-        drawn, rows = digits(numbers, [n] * self.n_draws), np.zeros((len(numbers), n))
-        np.add.at(rows, (np.arange(len(numbers))[:, None], drawn), 1.0)
-        return rows
 
     def log_partition(self, theta):
         """Return n_draws * logsumexp(field), of shape (..., 1)."""

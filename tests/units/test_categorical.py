@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from _exact import Exact, log_likelihood
+from _exact import log_likelihood
 from _libraries import OTHER_LIBRARIES
-from _machines import differences, gradient, parameters
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import logsumexp, softmax
@@ -18,14 +17,8 @@ from scipy.special import logsumexp, softmax
 from skrbm.arrays import Columns, make_rng, to_numpy
 from skrbm.inference import Gibbs
 from skrbm.machine import (
-    Block,
     Machine,
-    Moments,
-    can_enumerate,
     data_moments,
-    free_energy,
-    log_partition,
-    n_enumerated,
 )
 from skrbm.units import Bernoulli, Categorical, Theta
 
@@ -50,25 +43,11 @@ def test_log_partition_and_mean(dtype):
     assert_array_equal(unit.moments(theta)[0], mean)
 
 
-def test_tilt_adds_fields():
-    unit, theta = Categorical(), Theta(FIELDS[0])
-    assert_array_equal(unit.tilt(theta, FIELDS[1]).field, FIELDS[0] + FIELDS[1])
-
-
 @dtypes
 def test_mode_is_one_of_the_largest(dtype):
     mode = Categorical().mode(Theta(FIELDS.astype(dtype)))
     assert mode.dtype == dtype
     assert_array_equal(mode, np.eye(4)[[2, 0, 0, 0]])
-
-
-@dtypes
-def test_samples_have_the_law(dtype):
-    unit, n = Categorical(), 100_000
-    theta = Theta(np.tile(FIELDS[0].astype(dtype), (n, 1)))
-    X = unit.sample(theta, make_rng(0, theta.field))
-    assert X.dtype == dtype and (X.sum(axis=1) == 1).all() and set(np.unique(X)) == {0, 1}
-    assert stats.chisquare(X.sum(axis=0), n * softmax(FIELDS[0])).pvalue > LEVEL
 
 
 @dtypes
@@ -140,15 +119,6 @@ def test_initial_theta_has_the_frequencies_and_one_uniform_row(convert):
     assert_allclose(unit.mean(base), mean, rtol=1e-12)
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 2.0, "ab", (), (2, 0), (2, 1.5), True, [[2]]])
-def test_sizes_are_checked(wrong):
-    message = (
-        r"(sizes, the number of values .*|the number of sites in sizes) must be an integer >= 1"
-    )
-    with pytest.raises(ValueError, match=message):
-        Categorical(wrong)
-
-
 def test_sizes_must_fit_the_columns():
     for unit in (Categorical(3), Categorical((3, 3))):
         with pytest.raises(ValueError, match="does not fit a layer of 7 columns"):
@@ -185,29 +155,6 @@ def categorical_machine(seed, sizes=(3, 2), n_hidden=2, strength=1.0):
     return Machine((Categorical(sizes), Bernoulli()), thetas, weights)
 
 
-def test_log_partition_by_enumeration():
-    machine = categorical_machine(0, (3, 2, 4), 5)
-    assert n_enumerated(machine) == pytest.approx(np.log2(24))
-    assert can_enumerate(machine, 5) and not can_enumerate(machine, 4)
-    expected = Exact(machine).log_z
-    for layers in (None, (0,), (1,)):
-        assert log_partition(machine, layers) == pytest.approx(expected, rel=1e-10)
-    X = machine.units[0].configurations(9, np.arange(24))
-    assert_allclose(logsumexp(-free_energy(machine, X)), expected, rtol=1e-10)
-
-
-def test_gradient_of_the_log_likelihood():
-    machine, generator = categorical_machine(3), np.random.default_rng(0)
-    X, exact = Exact(machine).sample(generator, 3)[0], Exact(machine)
-    means = tuple(exact.mean(l)[None] for l in range(2))
-    correlation = exact.pair(0) - means[1].T @ means[0]
-    model = Moments((Block(means, (None, None), 1.0),), ((0, correlation),))
-    parts = gradient(machine, data_moments(machine, X) - model)
-    for part, (name, values, put) in zip(parts, parameters(machine), strict=True):
-        slopes = differences(lambda m: log_likelihood(m, X).mean(), values, put, 1e-4)
-        assert_allclose(part, slopes, rtol=1e-6, atol=1e-7, err_msg=name)
-
-
 def test_learning_by_persistent_chains_finds_the_distribution():
     """The likelihood of the data must come near that under the true machine.
 
@@ -237,11 +184,6 @@ def test_learning_by_persistent_chains_finds_the_distribution():
         machine = replace(machine, thetas=thetas, weights=weights)
     best, found, alone = (frequencies @ log_likelihood(m, X) for m in (truth, machine, independent))
     assert found > best - 3e-3 and alone < best - 0.03
-
-
-def test_precisions_are_refused():
-    with pytest.raises(ValueError, match="no precision; use inference 'mean_field'"):
-        Categorical().tilt(Theta(FIELDS), FIELDS, np.ones(4))
 
 
 @pytest.mark.arrays

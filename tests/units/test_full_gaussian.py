@@ -387,13 +387,6 @@ def test_naive_mean_field_is_exact_without_couplings_and_learns():
     assert_allclose(moments.joint, expected_moments(machine).statistics(FULL, 0).joint)
 
 
-@pytest.mark.parametrize("inference", ["tap", "adaptive_tap", "relaxed_bp", "langevin"])
-def test_methods_that_do_not_apply_say_so(inference):
-    rbm = RBM(2, visible=FULL, inference=inference)
-    with pytest.raises(ValueError, match="naive_mean_field"):
-        rbm.fit(rows(20))
-
-
 def correlated(n=300, seed=0):
     """Rows of two groups of a normal distribution, with other units of measure."""
     generator = np.random.default_rng(seed)
