@@ -16,7 +16,6 @@ from _estimators import (
     log_likelihoods,
     machine,
     parameters,
-    read_only,
     small,
     visible_means,
 )
@@ -46,15 +45,6 @@ def test_likelihood_is_that_of_enumeration(RBM, dtype, rtol):
     assert_allclose(rbm.free_energy(X), free_energy(rbm.machine_, X), rtol=rtol)
     assert_allclose(rbm.log_partition(), Exact(rbm.machine_).log_z, rtol=rtol)
     assert_allclose(np.exp(rbm.score_samples(X)).sum(), 1, rtol=rtol)
-
-
-@every
-def test_score_is_the_mean_and_a_float(RBM):
-    X = binary_data()
-    rbm = read_only(RBM)
-    assert type(rbm.score(X)) is float
-    assert type(rbm.score(X, np.zeros(len(X)))) is float
-    assert_allclose(rbm.score(X), rbm.score_samples(X).mean(), rtol=1e-14)
 
 
 @every

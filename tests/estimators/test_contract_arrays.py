@@ -164,12 +164,14 @@ def test_results_share_no_memory_with_data_or_estimator(Estimator):
 
 
 @every
-def test_memory_maps(Estimator, tmp_path):
+def test_files_and_memory_maps_continue_as_the_original(Estimator, tmp_path):
     X = binary_data()
     params = {"momentum": 0.5} if Estimator in with_parameters("momentum") else {}
     joblib.dump(X, tmp_path / "X")
     mapped = joblib.load(tmp_path / "X", mmap_mode="r")
-    estimator, expected = (learn(small(Estimator, **params), Z) for Z in (mapped, X))
+    estimator, expected = (
+        learn(small(Estimator, warm_start=True, **params), Z) for Z in (mapped, X)
+    )
     assert_same_state(estimator, expected)
     joblib.dump(estimator, tmp_path / "estimator")
     loaded = joblib.load(tmp_path / "estimator", mmap_mode="r")
@@ -177,22 +179,9 @@ def test_memory_maps(Estimator, tmp_path):
     found = answers(loaded, X, lambda x: mapped if x is X else x)
     for name, truth in answers(expected, X).items():
         assert_array_equal(found[name], truth, err_msg=name)
+    assert_same_state(learn(loaded, mapped), learn(expected, X))
     if hasattr(estimator, "partial_fit"):
         assert_same_state(learn(loaded, mapped, "partial_fit"), learn(expected, X, "partial_fit"))
-
-
-@every
-def test_pickles_continue_as_the_original(Estimator):
-    X = binary_data()
-    params = {"momentum": 0.5} if Estimator in with_parameters("momentum") else {}
-    estimator = learn(small(Estimator, warm_start=True, **params), X)
-    copied = pickle.loads(pickle.dumps(estimator))
-    expected = answers(estimator, X)
-    for name, found in answers(copied, X).items():
-        assert_array_equal(found, expected[name], err_msg=name)
-    assert_same_state(learn(copied, X), learn(estimator, X))
-    if hasattr(Estimator, "partial_fit"):
-        assert_same_state(learn(copied, X, "partial_fit"), learn(estimator, X, "partial_fit"))
 
 
 @every

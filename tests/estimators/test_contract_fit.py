@@ -1,14 +1,12 @@
 """Contract of all estimators: warm starts, callbacks, interruptions and divergence."""
 
 import inspect
-import itertools
 import os
 import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import threadpoolctl
 from _estimators import (
     PATHS,
     assert_same_state,
@@ -25,13 +23,11 @@ from _estimators import (
 from numpy.testing import assert_array_equal
 from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 
 import skrbm
 from skrbm import RBM, DeepTAPMachine, FrankWolfeRBM, TabularRBM
 from skrbm.exceptions import DivergenceError
-from skrbm.learning import EarlyStopping, MomentLearner
+from skrbm.learning import EarlyStopping
 
 ALL = [*PATHS, TabularRBM]  # which takes bits as a table
 every = pytest.mark.parametrize("Estimator", ALL)
@@ -141,27 +137,6 @@ def test_columns_of_the_history_have_one_length(Estimator):
         assert_array_equal(missing, [True, True, False, False, True])
 
 
-@pytest.mark.parametrize("Estimator", with_parameters("early_stopping", "n_iter"))
-def test_early_stopping_needs_different_rows(Estimator):
-    with pytest.raises(ValueError, match="validation_fraction"):
-        learn(small(Estimator, early_stopping=True), binary_data(n=3))
-    X = np.tile(binary_data(n=1), (20, 1))
-    y = [np.tile([[0, 1]], (20, 1))] if is_classifier(Estimator()) else []
-    with pytest.warns(UserWarning, match="validation set"):
-        stopped = small(Estimator, early_stopping=True).fit(X, *y)
-    assert_same_state(stopped, small(Estimator).fit(X, *y))
-
-
-@every
-def test_numbers_of_blas_threads_are_restored(Estimator):
-    def threads():
-        return [pool["num_threads"] for pool in threadpoolctl.threadpool_info()]
-
-    before = threads()
-    learn(small(Estimator), binary_data()).transform(binary_data())
-    assert threads() == before
-
-
 # ------------------------------------------------------------------------- interruptions
 
 
@@ -215,25 +190,6 @@ def test_interruption_keeps_the_last_complete_epoch(Estimator, moment):
         assert learn(estimator, X, "partial_fit").n_iter_ == n_iter + 1
 
 
-@pytest.mark.parametrize("n_epochs", [0, 2])
-def test_an_interruption_says_what_is_left(n_epochs, monkeypatch):
-    epoch, calls = MomentLearner.epoch, itertools.count()
-
-    def interrupted(learner, *args):
-        if next(calls) == n_epochs:
-            raise KeyboardInterrupt
-        return epoch(learner, *args)
-
-    monkeypatch.setattr(MomentLearner, "epoch", interrupted)
-    rbm = small(RBM, n_iter=5)
-    with pytest.raises(KeyboardInterrupt) as raised:
-        rbm.fit(binary_data())
-    (note,) = raised.value.__notes__
-    assert hasattr(rbm, "components_") == (n_epochs > 0)
-    assert ("the parameters of epoch 2" in note) == (n_epochs > 0)
-    assert ("as it was before" in note) == (n_epochs == 0)
-
-
 @streams
 def test_interruption_of_partial_fit_keeps_the_last_fit(Estimator):
     X = binary_data()
@@ -245,18 +201,6 @@ def test_interruption_of_partial_fit_keeps_the_last_fit(Estimator):
     assert raised and estimator.n_iter_ == 1
     assert_same_state(parts_of(estimator), before, **ROUNDING)
     assert learn(estimator, X, "partial_fit").n_iter_ == 2
-
-
-@every
-def test_interruption_before_there_are_parameters(Estimator):
-    """An estimator that was not fitted is not fitted then, and one that was does not change."""
-    X, estimator = binary_data(), small(Estimator)
-    interrupted_after(1, lambda: learn(estimator, X))
-    with pytest.raises(NotFittedError):
-        estimator.transform(X)
-    before = copied_state(learn(estimator, X))
-    interrupted_after(1, lambda: learn(estimator, X))
-    assert_same_state(estimator, before)
 
 
 class Interruption:
@@ -298,8 +242,8 @@ def test_interruption_in_the_first_epoch_leaves_the_last_fit(Estimator, warm_sta
 class Recorder:
     """A callback that keeps copies of what is fitted, and ends the fit after some epochs."""
 
-    def __init__(self, stop_after=None, error_after=None):
-        self.stop_after, self.error_after, self.seen, self.n_setups = stop_after, error_after, [], 0
+    def __init__(self, stop_after=None):
+        self.stop_after, self.seen, self.n_setups = stop_after, [], 0
 
     def setup(self, estimator, context):
         self.n_setups += 1
@@ -314,8 +258,6 @@ class Recorder:
         if context.task_name not in ("epoch", "unit"):
             return False
         self.seen.append(parts_of(fitted_estimator))
-        if len(self.seen) == self.error_after:
-            raise KeyboardInterrupt
         return len(self.seen) == self.stop_after
 
 
@@ -328,23 +270,6 @@ def test_callbacks_stop_the_fit(Estimator):
     assert_same_state(parts_of(estimator), recorder.seen[-1], rtol=1e-6)
     first, last = (seen["components_0"] for seen in recorder.seen)
     assert first.shape != last.shape or not np.array_equal(first, last)
-
-
-@in_epochs
-def test_interruption_by_a_callback(Estimator):
-    recorder = Recorder(error_after=2)
-    estimator = small(Estimator, n_iter=10).set_callbacks(recorder)
-    with pytest.raises(KeyboardInterrupt):
-        learn(estimator, binary_data())
-    assert estimator.n_iter_ == 2
-    assert_same_state(parts_of(estimator), recorder.seen[-1])
-
-
-def test_callbacks_in_a_pipeline():
-    recorder = Recorder()
-    pipeline = make_pipeline(FunctionTransformer(), small(RBM).set_callbacks(recorder))
-    learn(pipeline, binary_data())
-    assert len(recorder.seen) == 3
 
 
 @pytest.mark.parametrize("Estimator", [RBM, DeepTAPMachine, FrankWolfeRBM])
@@ -394,18 +319,6 @@ def test_divergence(Estimator, momentum, recwarn):
     assert np.isfinite(estimator.transform(X)).all()
     steady = replace(estimator.optimizer, schedule="constant")
     learn(estimator.set_params(optimizer=steady, learning_rate=0.1), X, "partial_fit")
-    assert all(np.isfinite(part).all() for part in copied_state(estimator).values())
-
-
-@streams
-def test_divergence_of_partial_fit(Estimator):
-    X = binary_data(dtype=np.float32)
-    estimator = learn(small(Estimator, momentum=0.9), X)
-    before, rate = parts_of(estimator), estimator.learning_rate
-    with pytest.raises(DivergenceError):
-        learn(estimator.set_params(learning_rate=1e38), np.tile(X, (20, 1)), "partial_fit")
-    assert_same_state(parts_of(estimator), before, **ROUNDING)
-    learn(estimator.set_params(learning_rate=rate), X, "partial_fit")
     assert all(np.isfinite(part).all() for part in copied_state(estimator).values())
 
 

@@ -115,13 +115,6 @@ def test_unfitted(Estimator):
         small(Estimator).machine_  # noqa: B018
 
 
-@pytest.mark.parametrize("Estimator", with_methods("log_partition"))
-def test_log_partition_method(Estimator):
-    for method in ("mcmc", None):
-        with pytest.raises((ValueError, TypeError), match="method must be"):
-            read_only(Estimator).log_partition(method)
-
-
 @every
 def test_scikit_learns_check_of_parameters(Estimator, monkeypatch):
     """Each has a constraint, and values of no type or beyond its bounds are rejected."""

@@ -63,23 +63,6 @@ def test_a_name_stands_for_an_object_with_the_defaults_of_the_estimator(Estimato
     assert not np.array_equal(steps(by_name), steps(learn(other, X, "partial_fit")))
 
 
-@pytest.mark.parametrize("Estimator", NATURAL)
-def test_the_first_step_of_adam_has_the_length_of_the_rate(Estimator):
-    """Along each parameter it is rate g / (|g| + epsilon), where plain ascent has rate g."""
-    X, rate = binary_data(), 1e-3
-    params = {"learning_rate": rate, "batch_size": 60}
-    if Estimator is DeepTAPMachine:
-        params["n_iter_pretrain"] = 0
-    before = steps(learn(small(Estimator, n_iter=0, **params), X))
-    plain, adam = (
-        steps(learn(small(Estimator, n_iter=1, optimizer=optimizer, **params), X)) - before
-        for optimizer in (kind(alpha=0.0, centered=False, average=False) for kind in (SGD, Adam))
-    )
-    slopes = plain / rate
-    assert_allclose(adam, rate * slopes / (np.abs(slopes) + 1e-8), rtol=1e-4, atol=1e-4 * rate)
-    assert (np.abs(slopes) > 1e-4).mean() > 0.5
-
-
 @pytest.mark.parametrize("Estimator", [RBM, DeepTAPMachine, ConditionalRBM])
 def test_the_state_of_an_optimizer_is_reset_when_it_changes(Estimator):
     X = binary_data()

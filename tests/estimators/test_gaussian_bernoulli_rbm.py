@@ -159,19 +159,6 @@ def test_gradient_is_that_of_the_log_likelihood():
             assert_allclose(slope[index], (ends[0] - ends[1]) / 2e-5, rtol=1e-6, atol=1e-8)
 
 
-def test_a_step_goes_along_the_gradient_and_no_further_than_the_clip():
-    V = np.random.default_rng(3).normal(size=(7, 2))
-    machine = known().machine_
-    moments = data_moments(machine, V) - exact_moments(machine)
-    slopes = slopes_of(machine, moments)
-    norm = np.sqrt(sum((slope**2).sum() for slope in slopes))
-    for most, factor in [(None, 1.0), (2 * norm, 1.0), (norm / 4, 0.25)]:
-        found, _, _ = stepped(machine, moments, 0.1, SGD(alpha=0.0, max_grad_norm=most))
-        first = (C, MU, np.log(VARIANCES), B)
-        for value, old, slope in zip(found, first, slopes, strict=True):
-            assert_allclose(value, old + 0.1 * factor * slope, rtol=1e-10, atol=1e-12)
-
-
 def test_variances_stay_above_their_floor():
     """A step that would go far below, where the gradient is negative."""
     machine = known().machine_
@@ -220,19 +207,6 @@ def test_learning_leaves_the_single_normal_law():
 
 
 # --------------------------------------------------------------------- coordinates
-
-
-def test_standardising_changes_the_path_not_the_law():
-    """At no epochs: the same law in whatever units, and scores that differ by the units."""
-    X = clusters()
-    rbm = small(n_iter=0).fit(X)
-    scaled = small(n_iter=0).fit(100 + 7 * X)
-    assert_allclose(scaled.variances_, 49 * rbm.variances_, rtol=1e-10)
-    assert_allclose(scaled.components_, 7 * rbm.components_, rtol=1e-10)
-    assert_allclose(scaled.intercept_visible_, 100 + 7 * rbm.intercept_visible_, rtol=1e-10)
-    shift = 3 * np.log(7)
-    assert_allclose(scaled.score_samples(100 + 7 * X), rbm.score_samples(X) - shift, rtol=1e-8)
-    assert_allclose(scaled.transform(100 + 7 * X), rbm.transform(X), rtol=1e-8)
 
 
 def test_a_fit_does_not_depend_on_units():

@@ -7,7 +7,6 @@ row by row, which share no code with the package.
 import numpy as np
 import pytest
 from _estimators import (
-    PAPER,
     all_rows,
     binary_data,
     divergence_from_noisy_patterns,
@@ -16,7 +15,7 @@ from _estimators import (
     parameters,
     small,
 )
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from scipy.special import expit, gammaln, logsumexp, xlogy
 
 from skrbm import TAPRBM
@@ -173,19 +172,6 @@ def test_steps_are_those_of_algorithm_2(momentum, alpha):
             assert_allclose(one, other, rtol=0, atol=1e-10)
 
 
-def test_rows_that_converge_early_stop_early():
-    """The step with a tolerance is that of rows solved one by one, each to its own end."""
-    X, tol = binary_data(n=10), 1e-4
-    generator = np.random.default_rng(1)
-    W, c, b = generator.standard_normal((5, 8)), np.zeros(5), np.zeros(8)
-    params = PAPER | {"momentum": 0.0, "alpha": 0.0, "learning_rate": 1.0, "n_iter": 1}
-    params |= {"init": (W, c, b), "inference": TAP(tol=tol, max_iter=100, start="data")}
-    rbm = small(TAPRBM, **params).fit(X)
-    solutions = [tap_solution(W, c, b, v, 100, tol) for v in X]
-    expected = X.mean(axis=0) - np.mean([a_v for a_v, _ in solutions], axis=0)
-    assert_allclose(rbm.intercept_visible_, expected, rtol=0, atol=1e-10)
-
-
 # -------------------------------------------------------------------------- learning
 
 
@@ -206,22 +192,3 @@ def test_learns_a_known_law(method, bound):
     rbm = small(TAPRBM, n_components=8, inference=method, **settings).fit(X)
     assert divergence_from_noisy_patterns(rbm.score_samples) < bound
     assert divergence_from_noisy_patterns(independent_bits) > 3.9
-
-
-# -------------------------------------------------------------------------- solutions
-
-
-def test_solutions_are_the_two_modes():
-    rbm = two_modes()
-    W, c, b = parameters(rbm)
-    starts = np.array([[1.0, 1, 1, 0, 0, 0]] * 5 + [[0.0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 0]])
-    found = rbm.solutions(starts)
-    expected = [tap_solution(W, c, b, v) for v in starts[[0, -2]]]
-    assert_array_equal(found.labels, [0] * 5 + [1, 1])  # the pattern has the lower free energy
-    assert_array_equal(found.counts, [5, 2])
-    for mean, references in zip(found.means, zip(*expected, strict=True), strict=True):
-        assert_allclose(mean, references, atol=1e-5)
-    energies = [tap_free_energy(W, c, b, *solution) for solution in expected]
-    assert_allclose(found.free_energies, energies, atol=1e-8)
-    log_z = rbm.tap_log_likelihood(starts[:1], starts) + rbm.free_energy(starts[:1])
-    assert found.log_partition() == pytest.approx(-float(log_z[0]), rel=1e-9)
