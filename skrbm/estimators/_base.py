@@ -417,7 +417,7 @@ class BaseRBM(DensityModel):
 
     def _publish(self, machine, state, training):
         found = self._attributes(machine, state, training.parts)
-        for name in {*self._layout.optional, "ladder_"} - found.keys():  # those of an earlier fit
+        for name in {*THETA_ATTRIBUTES, "ladder_"} - found.keys():  # those of an earlier fit
             self.__dict__.pop(name, None)
         vars(self).update(found)
         if training.visible_means is not None:

@@ -171,7 +171,7 @@ class DensityModel(
     def predict(self, X):
         """Return the most probable visible configuration given E[h | v = X].
 
-        In a deep model h is the first hidden layer.
+        In a deep model h is the first hidden layer. Counts have the sums of the rows of X.
 
         Parameters
         ----------
@@ -187,7 +187,10 @@ class DensityModel(
                 "predict does not take sparse X, as its result is a dense array of the shape of X; "
                 "call predict(X[start:stop].toarray()) for blocks of rows"
             )
-        return self._visible(self.machine_.units[0].mode, self._first_hidden(X), X)
+        hidden, unit = self._first_hidden(X), self.machine_.units[0]
+        if self._has_lengths:
+            unit = unit.of_rows(visible_rows(self, X))
+        return self._visible(unit.mode, hidden, X)
 
     @by_blocks
     def free_energy(self, X):

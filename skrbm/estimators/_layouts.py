@@ -11,8 +11,6 @@ from ..units import Theta
 class OneLayer:
     """Weights, biases and other parameters of a machine with one hidden layer."""
 
-    optional = THETA_ATTRIBUTES
-
     def attributes(self, machine):
         """Return the fitted attributes that hold the parameters of a machine, a dict."""
         layers = zip(machine.units, machine.thetas, strict=True)
@@ -32,8 +30,6 @@ class OneLayer:
 
 class Layers:
     """Lists with the parameters of each layer of a deep machine."""
-
-    optional = ()
 
     def attributes(self, machine):
         layers = [public_parts(*layer) for layer in zip(machine.units, machine.thetas, strict=True)]
@@ -65,8 +61,6 @@ class Sites(OneLayer):
 
 class Counts:
     """Weights whose rows sum to 0, as the biases of hidden units count for each word."""
-
-    optional = ()
 
     def attributes(self, machine):
         W, b = machine.weights[0], machine.thetas[0].field

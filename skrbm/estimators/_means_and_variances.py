@@ -39,8 +39,6 @@ def parameters_of(machine):
 class MeansAndVariances:
     """The parameters of Eq. 1 as attributes."""
 
-    optional = ()
-
     def attributes(self, machine):
         """Return the fitted attributes that hold the parameters of a machine, a dict."""
         named = zip(PARAMETERS, parameters_of(machine), strict=True)

@@ -16,12 +16,12 @@ from ..inputs import (
     rows_with_weight,
     seen_entries,
 )
-from ..learning import NATURAL, SGD, Adam, MomentLearner, SeenPhase, Trainer, Training, recorder
+from ..learning import NATURAL, SGD, Adam, MomentLearner, SeenPhase, Training
 from ..machine import Machine, condition, conditional
 from ..units import Bernoulli, Gaussian, Theta
 from ._layouts import OneLayer
 from ._shared import optimizer_of, set_params, shares_parameters
-from ._training import is_automatic, keeps_features, rate_of, seeds_of_fit, verbose_name
+from ._training import is_automatic, keeps_features, seeds_of_fit, trainer_of
 
 
 @shares_parameters
@@ -169,23 +169,17 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         )
         state, velocity = phase.init(machine, rng, 0, seen), optimizer.init(NATURAL.of(machine))
         training = Training(rng, machine, state, velocity)
-        history = {}
+        self.history_ = {}
 
         def attributes(machine, state):
             return self._layout.attributes(machine) | {"effects_": effects}
 
         def publish(machine, state):
-            vars(self).update(attributes(machine, state), history_=history)
+            vars(self).update(attributes(machine, state))
             self.n_iter_ = training.n_epochs
 
-        Trainer(
-            learner,
-            publish,
-            attributes,
-            recorder(history, verbose_name(self)),
-            n_iter=int(self.n_iter),
-            rate=rate_of(self, optimizer),
-        ).run(training)
+        n_iter = int(self.n_iter)
+        trainer_of(self, learner, optimizer, publish, attributes, n_iter=n_iter).run(training)
         return self
 
     def _first_machine(self, seen, rng):

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
@@ -21,7 +20,7 @@ from ..learning import ChainPhase, CountParameters
 from ..machine import conditional, in_double, precise_free_energy
 from ..units import Bernoulli, Multinomial
 from ._base import BaseRBM
-from ._encoded import by_blocks, decoded, rows_to_start, visible_rows
+from ._encoded import by_blocks, decoded, rows_to_start
 from ._layouts import Counts
 from ._log_partition import kept_with_parameters
 from ._recipe import Recipe
@@ -346,27 +345,6 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         means = getattr(self, "visible_means_", None)
         p = 1.0 if means is None else to_numpy(means)
         return words[np.argsort(-p * np.expm1(W), axis=1, kind="stable")[:, :n]]
-
-    @by_blocks
-    def predict(self, X):
-        """Return the most probable counts, of as many words, given E[h | v = X].
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Dense, as the result is: for a large sparse X, predict blocks of its rows.
-
-        Returns
-        -------
-        V : array of shape (n_samples, n_features)
-        """
-        if sp.issparse(X):
-            raise TypeError(
-                "predict does not take sparse X, as its result is a dense array of the shape of X; "
-                "call predict(X[start:stop].toarray()) for blocks of rows"
-            )
-        hidden, machine = self._first_hidden(X), self.machine_.of_rows(visible_rows(self, X))
-        return machine.units[0].mode(conditional(machine, 0, (None, hidden)))
 
     # ------------------------------------------------------------------- samples
 

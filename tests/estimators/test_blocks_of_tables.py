@@ -70,17 +70,6 @@ def test_results_do_not_depend_on_the_block_of_a_row(rbm, X, holes):
         assert set(found[~known].tolist()) <= set(range(N_LETTERS))
 
 
-@pytest.mark.law
-def test_draws_of_blocks_differ():
-    """Draws of 3 sites of 1000 values that depend on nothing.
-
-    Two of 1049 are equal with a probability of at most 1049² / 2 / 1000³, below 6e-4.
-    """
-    uniform = np.zeros((1, 3, 1000))
-    rbm = CategoricalRBM.from_parameters(uniform, random_state=0)
-    assert len(np.unique(rbm.sample(1049, n_steps=1, random_state=0), axis=0)) == 1049
-
-
 def blocks_of_table():
     """Yield three blocks of a table, each with values that the others do not have."""
     for k in range(3):

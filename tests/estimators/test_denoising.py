@@ -11,8 +11,6 @@ from scipy.special import expit
 from skrbm import RBM, TAPRBM
 from skrbm.inference import TAP, NaiveMeanField
 
-REAL = ["gaussian", "truncated_gaussian", "truncated_gauss_bernoulli"]
-
 
 def posterior_means(rbm, Y, p):
     """E[v | noisy rows], by a sum over all configurations."""
@@ -20,12 +18,6 @@ def posterior_means(rbm, Y, p):
     likelihood = np.where(Y[:, None] == V, 1 - p, p).prod(axis=2)
     law = np.exp(log_likelihoods(rbm, V)) * likelihood
     return law @ V / law.sum(axis=1, keepdims=True)
-
-
-def real_machine(kind, strength=0.3, **params):
-    generator = np.random.default_rng(0)
-    W, c, b = generator.standard_normal((3, 4)), np.zeros(3), generator.standard_normal(4)
-    return TAPRBM.from_parameters(strength * W, c, b, visible=kind, random_state=0, **params)
 
 
 def two_patterns(n_features=20, **params):
@@ -69,44 +61,6 @@ def test_flips_are_found_by_what_the_others_say():
     Y[np.arange(20), np.arange(20)] = 1 - X[0]
     out = rbm.denoise(Y, flip_probability=0.1, prior_mean=np.full(20, 0.5))
     assert_array_equal(out > 0.5, np.repeat(X, 20, axis=0))
-
-
-@pytest.mark.parametrize("kind", REAL)
-def test_real_units_without_couplings_or_with_little_noise(kind):
-    """Gaussian units: the conjugate posterior. Others: their own law times the normal density."""
-    rbm = real_machine(kind, strength=0.0, inference=TAP(tol=1e-26))
-    Y, s = np.array([[0.2, 0.5, 0.9, 0.1], [0.3, -0.4, 1.3, 0.0]]), 0.5
-    mean, std = rbm.denoise(Y, noise_variance=s, return_std=True)
-    field, precision = rbm.intercept_visible_ + Y / s, rbm.precision_visible_ + 1 / s
-    low, high = rbm.units_[0].bounds
-    if kind == "gaussian":
-        assert_allclose(mean, field / precision, rtol=1e-10)
-        assert_allclose(std, np.broadcast_to(precision**-0.5, Y.shape), rtol=1e-10)
-        return
-    edges = np.linspace(low, high, 200001)[:, None, None]
-    x, dx = 0.5 * (edges[1:] + edges[:-1]), (high - low) / 200000
-    density = np.exp(field * x - 0.5 * precision * x**2) * dx
-    atom = 0.0
-    if kind == "truncated_gauss_bernoulli":
-        density, atom = density * np.exp(rbm.spike_visible_), 1.0
-    total = density.sum(axis=0) + atom
-    expected = (density * x).sum(axis=0) / total
-    assert_allclose(mean, expected, rtol=1e-7)
-    assert_allclose(std**2, (density * x**2).sum(axis=0) / total - expected**2, rtol=1e-6)
-
-
-def test_gaussian_machine_against_its_exact_posterior():
-    """Given the 8 hidden configurations the visible units are normal, so that sums are exact."""
-    rbm, s = real_machine("gaussian", strength=0.15), 0.4
-    Y = np.random.default_rng(1).standard_normal((6, 4))
-    H, W = all_rows(3), rbm.components_
-    precision = rbm.precision_visible_ + 1 / s
-    field = (rbm.intercept_visible_ + Y / s)[:, None] + H @ W
-    log_law = H @ rbm.intercept_hidden_ + (0.5 * field**2 / precision).sum(axis=2)
-    law = np.exp(log_law - log_law.max(axis=1, keepdims=True))
-    law /= law.sum(axis=1, keepdims=True)
-    expected = (law[:, :, None] * field / precision).sum(axis=1)
-    assert_allclose(rbm.denoise(Y, noise_variance=s), expected, rtol=0, atol=2e-3)
 
 
 # ----------------------------------------------------------------------------- limits

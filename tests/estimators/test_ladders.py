@@ -129,12 +129,6 @@ def test_a_ladder_of_real_units_in_units_of_measure(real):
     assert (stuck[:, 0] > MEAN[0]).mean() > share + 8 * spread
 
 
-def test_the_ladder_of_a_fit_is_used_where_sums_are_impossible(fitted):
-    found = log_partition(fitted, max_units=2, random_state=0)
-    assert found == log_partition(fitted, "tempering", random_state=0)
-    assert found != log_partition(fitted, "smc", random_state=0)
-
-
 @pytest.mark.parametrize("model", [two_modes(), two_modes().machine_], ids=["estimator", "machine"])
 def test_log_partition_along_a_ladder_that_is_built(model):
     for method in ("tempering", Tempering(8), Tempering(n_chains=100)):
