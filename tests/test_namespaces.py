@@ -35,8 +35,8 @@ from skrbm.inference import (
     FIXED_POINTS,
     SAMPLERS,
     TAP,
-    Clamped,
     Gibbs,
+    clamped,
     clamped_mean,
     sample,
     solve,
@@ -256,11 +256,12 @@ def test_fixed_points(library, kinds):
 def test_clamped_fixed_points(library, kinds):
     machine, same = make(kinds, library)
     X, observed = data(machine), np.arange(24).reshape(6, 4) % 3 == 0
-    for _, inner in methods(machine):
-        method = Clamped(inner)
-        expected = solve(method, machine, method.state_at(machine, X, observed), tol=1e-9)
-        given = library.xp.asarray(observed)
-        solution = solve(method, same, method.state_at(same, library.array(X), given), tol=1e-9)
+    for _, method in methods(machine):
+        held = clamped(machine, X, observed)
+        expected = solve(method, held, method.state_at(machine, X), tol=1e-9)
+        given = library.array(X)
+        held = clamped(same, given, library.xp.asarray(observed))
+        solution = solve(method, held, method.state_at(same, given), tol=1e-9)
         library.close(solution.state.means[0], expected.state.means[0])
 
 

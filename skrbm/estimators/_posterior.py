@@ -25,6 +25,7 @@ from ..evaluation._observed import exact_sums, most_units
 from ..inference import (
     Gibbs,
     Tempering,
+    clamped,
     clamped_mean,
     completed,
     draw_visible,
@@ -32,7 +33,7 @@ from ..inference import (
     resolve,
     rows_with_holes,
     sample,
-    solve_clamped,
+    solve,
     tempered_mean,
     with_rows,
 )
@@ -220,8 +221,7 @@ def imputed(model, X, method, n_steps, random_state):
     if equations is not None:
 
         def solved(X, observed):
-            every = np.arange(X.shape[0])
-            solution = _clamped_solution(equations, machine, X, observed, every, n_steps)
+            solution = _clamped_solution(equations, machine, X, observed, n_steps)
             return cast(solution.state.means[0], X.dtype)
 
         return itertools.starmap(solved, blocks)
@@ -286,7 +286,8 @@ def _hidden_means(model, machine, X, visible_means):
     _, means, exact = exact_sums(double, rows, observed, most, layer=1)
     left = np.flatnonzero(~exact)
     if left.size and method is not None:
-        solved = _clamped_solution(method, machine, X, observed, left, _IMPUTE_SWEEPS)
+        rows = take_rows(X, left), take_rows(observed, left)
+        solved = _clamped_solution(method, machine, *rows, _IMPUTE_SWEEPS)
         means = with_rows(means, left, solved.state.means[1])
     elif left.size:
         rng = CommonRng(make_rng(model._evaluation_seed, machine.weights[0]), len(left))
@@ -296,9 +297,10 @@ def _hidden_means(model, machine, X, visible_means):
     return with_rows(found, holes, cast(means, found.dtype))
 
 
-def _clamped_solution(method, machine, X, observed, rows, n_steps):
-    """Return the converged equations of some rows, in float64, with the observed units held."""
+def _clamped_solution(method, machine, X, observed, n_steps):
+    """Return the converged equations in float64, with the observed units held."""
     method = replace(method, damping=max(method.damping, _IMPUTE_DAMPING))
     method = replace(method, max_iter=n_steps, tol=min(method.tol, 1e-12))
     double = machine.astype(namespace(X).float64)
-    return solve_clamped(method, double, cast(X, double.dtype), observed, rows)
+    X = cast(X, double.dtype)
+    return solve(method, clamped(double, X, observed), method.state_at(double, X))

@@ -8,9 +8,9 @@ import scipy.sparse as sp
 
 from ..arrays import cast, from_numpy, has_missing, namespace, row_blocks, take_rows, to_numpy
 from ..inference import (
-    Clamped,
     FixedPoint,
     NaiveMeanField,
+    clamped,
     given_visible,
     rows_with_holes,
     solve_to_convergence,
@@ -52,8 +52,8 @@ class DeepDensity(Density):
         if observed is None:
             machine, method, start = given_visible(machine, X, self.method)
         else:
-            method = Clamped(self.method)
-            start = method.state_at(machine, X, observed)
+            method, start = self.method, self.method.state_at(machine, X)
+            machine = clamped(machine, X, observed)
         tol = 1e-12 if self.precise else method.tol
         return machine, method, solve_to_convergence(method, machine, start, tol=tol).state
 

@@ -178,7 +178,7 @@ def _settled(machine, method, starts):
         solution = solve_to_convergence(method, double, start)
         free_energies = -to_numpy(method.log_partition(double, solution.state))
         moments = solution.state.means, _variances(double, solution.state)
-        pieces.append((moments, solution.residual, solution.converged, free_energies))
+        pieces.append((moments, *map(to_numpy, solution[2:]), free_energies))
     moments, *rest = zip(*pieces, strict=True)
     moments = map_rows(lambda *parts: namespace(parts[0]).concat(parts, axis=0), *moments)
     return moments, *(np.concatenate(parts) for parts in rest)

@@ -12,12 +12,10 @@ from ._annealing import (
 )
 from ._belief_propagation import BeliefPropagation
 from ._clamped import (
-    Clamped,
     clamped,
     clamped_mean,
     completed,
     rows_with_holes,
-    solve_clamped,
     tempered_mean,
     with_rows,
 )
@@ -27,7 +25,6 @@ from ._fixed_point import (
     Magnetizations,
     Solution,
     map_rows,
-    settle,
     solve,
     solve_to_convergence,
 )

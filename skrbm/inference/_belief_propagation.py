@@ -20,6 +20,7 @@ from ..arrays import (
 )
 from ..machine import Block, Moments
 from ._fixed_point import FixedPoint
+from ._held import Held
 from ._needs import Needs
 from ._odds import LARGEST_WEIGHT, PRODUCTS, Odds
 
@@ -100,14 +101,6 @@ class BeliefPropagation(FixedPoint):
         odds = xp.ones((X.shape[0], *W.shape), **like(W))
         return Messages((X, hidden), (None, None), odds, (log_odds(X, _FARTHEST), hidden))
 
-    def hold(self, machine, state, values, held):
-        xp, beliefs = namespace(values), state.beliefs
-        return state._replace(
-            means=(xp.where(held, values, state.means[0]), state.means[1]),
-            odds=xp.where(held[:, None, :], xp.ones_like(state.odds), state.odds),
-            beliefs=(xp.where(held, log_odds(values, _HELD), beliefs[0]), beliefs[1]),
-        )
-
     def _odds(self, machine):
         W, largest = machine.weights[0], machine.largest[0]
         if machine.scale != 1:
@@ -119,9 +112,10 @@ class BeliefPropagation(FixedPoint):
         odds, R, visible = self.messages(machine, state)
         sweep = odds.sweep if is_foreign(R) else partial(_sweep_rows, odds)
         parts = sweep(R, visible, *fields_of(machine))
-        R, *beliefs = (cast(part, machine.dtype) for part in parts)
-        means = tuple(sigmoid(belief) for belief in beliefs)
-        return Messages(means, (None, None), R, tuple(beliefs))
+        R, visible, hidden = (cast(part, machine.dtype) for part in parts)
+        visible = _certain(machine, visible)
+        means = machine.units[0].with_known(sigmoid(visible)), sigmoid(hidden)
+        return Messages(means, (None, None), R, (visible, hidden))
 
     def residual(self, old, new):
         """Return the mean squared change of the means, or that of beliefs, if larger."""
@@ -132,7 +126,8 @@ class BeliefPropagation(FixedPoint):
 
     def messages(self, machine, state):
         """Return the odds, messages and visible beliefs of a state."""
-        odds, visible = self._odds(machine), cast(state.beliefs[0], namespace(state.odds).float64)
+        visible = _certain(machine, state.beliefs[0])
+        odds, visible = self._odds(machine), cast(visible, namespace(visible).float64)
         return odds, cast(state.odds, odds.dtype), visible
 
     def log_partition(self, machine, state):
@@ -142,7 +137,8 @@ class BeliefPropagation(FixedPoint):
         weight of the decided visible values.
         """
         odds, R, visible = self.messages(machine, state)
-        return odds.log_partition(R, visible, *fields_of(machine))
+        known = machine.units[0] if isinstance(machine.units[0], Held) else None
+        return odds.log_partition(R, visible, *fields_of(machine), known)
 
     def moments(self, machine, state):
         """Return the expected statistics, averaged over the rows.
@@ -154,10 +150,19 @@ class BeliefPropagation(FixedPoint):
         hidden = state.beliefs[1]
         pairs = odds.pairs(R, visible, hidden, fields_of(machine)[1])
         product, weight = PRODUCTS[self.product], 1.0 / hidden.shape[0]
-        means = product.visible.mean(state.beliefs[0]), product.hidden.mean(hidden)
+        beliefs = _certain(machine, state.beliefs[0])
+        means = product.visible.mean(beliefs), product.hidden.mean(hidden)
         means = tuple(cast(mean, machine.dtype) for mean in means)
         rest = weight * (cast(pairs, machine.dtype) - matmul(means[1].T, means[0]))
         return Moments((Block(means, (None, None), weight),), ((0, rest),))
+
+
+def _certain(machine, beliefs):
+    """Return beliefs of the visible units, certain of those that are held at known values."""
+    unit = machine.units[0]
+    if not isinstance(unit, Held):
+        return beliefs
+    return namespace(beliefs).where(unit.observed, log_odds(unit.known, _HELD), beliefs)
 
 
 def belief_change(old, new):

@@ -1,18 +1,17 @@
 """Inference with some of the visible units clamped at observed values.
 
 A machine of which each row has its own observed units is a machine with :class:`Held` units, which
-samplers, annealing and moments take as any other. Fixed points hold them in their states.
+fixed points, samplers, annealing and moments take as any other.
 """
 
 from dataclasses import replace
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._checks import check_count
-from ..arrays import cast, from_numpy, namespace, take_rows, to_numpy
+from ..arrays import from_numpy, namespace, take_rows, to_numpy
 from ..machine import condition, conditional
-from ._fixed_point import FixedPoint, choose, solve
+from ._fixed_point import choose
 from ._gibbs import Gibbs, accept, odd_conditionals, samples_exactly
 from ._held import held
 from ._sampler import last_visible, sample
@@ -23,64 +22,6 @@ _GIBBS = Gibbs()
 def clamped(machine, X, observed):
     """Return the machine of which each row has visible units at the values X where ``observed``."""
     return replace(machine, units=(held(machine.units[0], X, observed), *machine.units[1:]))
-
-
-class ClampedState(NamedTuple):
-    """State of the method inside, the observed values, and where they are observed (1 or 0)."""
-
-    inner: Any
-    values: Any
-    observed: Any
-
-    means = property(lambda self: self.inner.means)
-    variances = property(lambda self: self.inner.variances)
-
-
-class Clamped(FixedPoint):
-    """Another fixed point, whose observed visible units are set to their values in each sweep."""
-
-    def __init__(self, method):
-        self.method = method
-
-    max_iter = property(lambda self: self.method.max_iter)
-    tol = property(lambda self: self.method.tol)
-    damping = property(lambda self: self.method.damping)
-
-    def check_marginals(self):
-        raise ValueError(
-            f"{self} needs to know which units are observed in each row; use {self.method}"
-        )
-
-    def state_at(self, machine, X, observed):
-        """Return the state at visible values X, which stay where ``observed``."""
-        return ClampedState(self.method.state_at(machine, X), X, cast(observed, X.dtype))
-
-    def step(self, machine, state):
-        inner = self.method.step(self._held(machine, state), state.inner)
-        held = state.observed > 0.5
-        return state._replace(inner=self.method.hold(machine, inner, state.values, held))
-
-    def residual(self, old, new):
-        return self.method.residual(old.inner, new.inner)
-
-    def moments(self, machine, state):
-        """Return the expected statistics given the observed values, averaged over the rows."""
-        return self.method.moments(self._held(machine, state), state.inner)
-
-    def log_partition(self, machine, state):
-        """Return minus the free energy of each row given its observed values, in float64."""
-        return self.method.log_partition(self._held(machine, state), state.inner)
-
-    @staticmethod
-    def _held(machine, state):
-        return clamped(machine, state.values, state.observed > 0.5)
-
-
-def solve_clamped(method, machine, X, observed, rows):
-    """Solve the equations of some rows of X, in which units stay at X where ``observed``."""
-    X, observed = take_rows(X, rows), take_rows(observed, rows)
-    outer = Clamped(method)
-    return solve(outer, machine, outer.state_at(machine, X, observed))
 
 
 def rows_with_holes(observed):

@@ -49,22 +49,18 @@ class Magnetizations(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """Result of :func:`solve`.
+    """Result of :func:`solve`, in arrays of the library of the state.
 
     Attributes
     ----------
     state : NamedTuple
         The last state, with the rows in the order of the start.
-    n_iter : ndarray of shape (n_rows,)
+    n_iter : array of shape (n_rows,), int64
         Number of sweeps of each row.
-    residual : ndarray of shape (n_rows,), float64
+    residual : array of shape (n_rows,), float64
         Distance from a solution, as the method measures it.
-    converged : ndarray of shape (n_rows,), bool
+    converged : array of shape (n_rows,), bool
         Whether ``residual`` is at most ``tol``.
-
-    Notes
-    -----
-    :func:`settle` returns arrays of the library of the state.
     """
 
     state: Any
@@ -128,28 +124,6 @@ class FixedPoint(InferenceMethod):
         """Return the state after one sweep over the layers."""
         raise unwritten(self, "step")
 
-    def hold(self, machine, state, values, held):
-        """Return the state with visible units set to known values, with variance 0.
-
-        A method whose state has more than means and variances sets the other parts as well.
-
-        Parameters
-        ----------
-        machine : Machine
-        state : NamedTuple
-        values : array of shape (n_rows, n_visible)
-        held : array of shape (n_rows, n_visible), bool
-            Where the values are known; the other visible units keep their state.
-        """
-        xp = namespace(values)
-        mean, variance = state.means[0], state.variances[0]
-        if variance is not None:
-            variance = xp.where(held, xp.zeros_like(variance), variance)
-        return state._replace(
-            means=(xp.where(held, values, mean), *state.means[1:]),
-            variances=(variance, *state.variances[1:]),
-        )
-
     def residual(self, old, new):
         """Return the distance of each row from a solution, array of shape (n_rows,), float64.
 
@@ -196,7 +170,8 @@ class FixedPoint(InferenceMethod):
 def solve(method, machine, state, *, max_iter=None, tol=None, damping=None):
     """Iterate a fixed point until each row has converged.
 
-    A converged row leaves the computation at once; on a device after ten sweeps.
+    A converged row leaves the computation at once; on a device after ten sweeps, and up to ten
+    sweeps are made without waiting for the device.
 
     Parameters
     ----------
@@ -222,8 +197,8 @@ def solve(method, machine, state, *, max_iter=None, tol=None, damping=None):
 def finished_rows(method, machine, state, max_iter, tol, damping):
     """Iterate a fixed point, and yield rows as they converge; the others come last.
 
-    The arguments are those of :func:`solve`. Each item has the state, the indices, the numbers of
-    sweeps and the residuals of some rows; the last two may be device arrays (see :func:`read`).
+    The arguments are those of :func:`solve`. Each item has the indices, the state, the numbers of
+    sweeps and the residuals of some rows.
     """
     rows, n_iter = np.arange(state.means[0].shape[0]), 0
     look = _LOOK if is_foreign(state.means[0]) else 1
@@ -232,35 +207,17 @@ def finished_rows(method, machine, state, max_iter, tol, damping):
         state, taken, residual = method.swept(machine, state, n_sweeps, tol, damping)
         taken, n_iter = n_iter + taken, n_iter + n_sweeps
         if n_iter == max_iter:  # without synchronization
-            yield state, rows, taken, residual
+            yield rows, state, taken, residual
             return
-        taken, residual = read(taken, residual)
-        done = residual <= tol
-        if done.all():
-            yield state, rows, taken, residual
+        is_done = to_numpy(residual <= tol)
+        done, left = np.flatnonzero(is_done), np.flatnonzero(~is_done)
+        if not left.size:
+            yield rows, state, taken, residual
             return
-        if done.any():
-            yield _some((state, rows, taken, residual), done)
-            state, rows = _some((state, rows), ~done)
-            machine = machine.rows(from_numpy(np.flatnonzero(~done), state.means[0]))
-
-
-def read(n_iter, residual):
-    """Return numbers of sweeps and residuals of any library as NumPy arrays."""
-    if is_foreign(residual):
-        n_iter, residual = to_numpy(namespace(residual).stack([n_iter, residual]))
-    return n_iter.astype(np.int64), residual
-
-
-def settle(method, machine, state):
-    """Solve as :func:`solve` does, without waiting for a device if there are few sweeps.
-
-    All arrays of the :class:`Solution` are then device arrays.
-    """
-    if not is_foreign(state.means[0]) or method.max_iter > _LOOK:
-        return solve(method, machine, state)
-    found = method.swept(machine, state, method.max_iter, method.tol, method.damping)
-    return Solution(*found, found[-1] <= method.tol)
+        if done.size:
+            yield rows[done], *_take((state, taken, residual), done)
+            state, rows = _take(state, left), rows[left]
+            machine = machine.rows(from_numpy(left, state.means[0]))
 
 
 def solve_to_convergence(method, machine, state, *, tol=1e-12):
@@ -275,48 +232,38 @@ def solve_to_convergence(method, machine, state, *, tol=1e-12):
     for damping, max_iter in _STAGES:
         damping = max(damping, method.damping)
         n_sweeps, change = max(max_iter, method.max_iter), tol * (1 - damping) ** 2
-        state, n_more, residual, converged = solve(
+        state, n_more, residual, _ = solve(
             method, machine, state, max_iter=n_sweeps, tol=change, damping=damping
         )
         if damping:  # the variances can still move when the damped means no longer do
             new = method.step(machine, state)
-            state, residual = new, to_numpy(method.residual(state, new))
-            converged = residual <= tol
+            state, residual = new, method.residual(state, new)
         n_iter = n_iter + n_more
-        done, left = np.flatnonzero(converged), np.flatnonzero(~converged)
-        finished.append((take_rows(state, done), rows[done], n_iter[done], residual[done]))
+        is_done = to_numpy(residual <= tol)
+        done, left = np.flatnonzero(is_done), np.flatnonzero(~is_done)
+        finished.append((rows[done], *_take((state, n_iter, residual), done)))
         if not left.size:
             break
         machine = machine.rows(from_numpy(left, state.means[0]))
-        state, rows, n_iter = take_rows(state, left), rows[left], n_iter[left]
+        rows, (state, n_iter, residual) = rows[left], _take((state, n_iter, residual), left)
     else:
-        finished.append((state, rows, n_iter, residual[left]))
+        finished.append((rows, state, n_iter, residual))
     return _gather(finished, tol)
 
 
-def take_rows(state, index):
+def _take(state, index):
     """Return the rows of a state at a NumPy index array."""
-    index = from_numpy(index, state.means[0])
-    return map_rows(lambda leaf: namespace(leaf).take(leaf, index, axis=0), state)
-
-
-def _some(parts, mask):
-    """Return the rows of a state and of NumPy arrays where ``mask``."""
-    state, *arrays = parts
-    return take_rows(state, np.flatnonzero(mask)), *(array[mask] for array in arrays)
+    return map_rows(lambda leaf: namespace(leaf).take(leaf, from_numpy(index, leaf), axis=0), state)
 
 
 def _gather(finished, tol):
     """Return the Solution with the finished rows in their first order."""
-    states, rows, *numbers = zip(*finished, strict=True)
-    n_iter, residual = zip(*map(read, *numbers), strict=True)
+    rows, *parts = zip(*finished, strict=True)
     order = np.argsort(np.concatenate(rows))
-    index = from_numpy(order, states[0].means[0])
 
     def join(*leaves):
-        xp = namespace(leaves[0])
-        return xp.take(xp.concat(leaves, axis=0), index, axis=0)
+        return namespace(leaves[0]).concat(leaves, axis=0)
 
-    state = map_rows(join, *states) if len(finished) > 1 else finished[0][0]
-    residual = np.concatenate(residual)[order]
-    return Solution(state, np.concatenate(n_iter)[order], residual, residual <= tol)
+    whole = (map_rows(join, *part) if len(finished) > 1 else part[0] for part in parts)
+    state, n_iter, residual = whole if len(finished) == 1 else _take(tuple(whole), order)
+    return Solution(state, cast(n_iter, namespace(n_iter).int64), residual, residual <= tol)

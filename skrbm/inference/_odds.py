@@ -230,12 +230,13 @@ class Odds:
         n_rows = max(rows.stop - rows.start for rows in self.blocks())
         return np.empty((2, n, n_rows, self.E.shape[1]), self.dtype)
 
-    def log_partition(self, R, visible, b, c):
+    def log_partition(self, R, visible, b, c, held=None):
         """Return the Bethe approximation of log Z, of shape (n,), in float64.
 
         At a fixed point of sum-product: sum of the units' log Z minus log(1 + (e^W - 1) p q) of
         each pair, where p and q are the means of either without the other. In max-product it is
         the largest log-weight, and in mixed-product the log-weight of the decided visible values.
+        Visible units that are ``held`` have the log-weight of their known values.
         """
         xp, (to_hidden, to_visible) = namespace(R), self.product
         s, hidden = self.against(visible)[:, None, :], self.hidden(R, visible, c)
@@ -244,7 +245,10 @@ class Odds:
             Q = R[:, rows, :]
             total = total - xp.sum(self.sum_logs_of_rows(to_hidden(Q, Q, s)), axis=-1)
             columns = columns + self.sum_logs_of_columns(Q)
-        total = total + xp.sum(to_hidden.total(b + columns), axis=-1)
+        own = to_hidden.total(b + columns)
+        if held is not None:
+            own = xp.where(held.observed, cast(held.known, own.dtype) * (b + columns), own)
+        total = total + xp.sum(own, axis=-1)
         return total + xp.sum(to_visible.total(hidden), axis=-1)
 
     def hidden(self, R, visible, c):

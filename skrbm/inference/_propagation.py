@@ -31,7 +31,7 @@ from ..arrays import (
 from ..machine import Machine
 from ..units import Bernoulli, Categorical, Theta
 from ._belief_propagation import BeliefPropagation, Messages, belief_change, fields_of
-from ._fixed_point import FixedPoint, Magnetizations, finished_rows, map_rows, read, solve
+from ._fixed_point import FixedPoint, Magnetizations, finished_rows, map_rows, solve
 from ._mean_field import TAP
 from ._odds import BLOCK, PRODUCTS, Odds
 
@@ -284,7 +284,7 @@ class _Expansion:
         self.state, self.fields = state, tuple(theta.field for theta in fields)
         residual = xp.maximum(_changes(first.state, state), _pair_error(machine.cubes[0]))
         self.residual = to_numpy(residual)
-        converged = from_numpy(first.converged[:, None], machine.weights[0])
+        converged = first.converged[:, None]
         parts = (*self.fields, state.means[1]), _Fields(*fields_of(machine)).start()
         pairs = zip(*parts, strict=True)
         self.start = tuple(xp.where(converged, cast(a, b.dtype), b) for a, b in pairs)
@@ -391,13 +391,14 @@ class _Sweeps(FixedPoint):
             block = fields.rows(some)
             first = self.state_at(block, _at(start, some))
             finished = finished_rows(self, block, first, self.method.max_iter, tol, damping=0)
-            for state, index, n_iter, residual in finished:
+            for index, state, n_iter, residual in finished:
                 part = block.rows(index)
                 log_z, joint = self._sums(part, state, log_partition, pairs)
                 if pairs and found:  # many are summed in float64
                     joint = cast(joint, self.xp.float64)
                 beliefs = cast(state.beliefs[0], self.dtype)
-                n, (n_iter, residual) = part.visible.shape[1], read(n_iter, residual)
+                n, n_iter = part.visible.shape[1], to_numpy(n_iter).astype(np.int64)
+                residual = to_numpy(residual)
                 numbers = n_iter, residual, residual <= tol
                 found.append(Propagated(beliefs[:, :n], beliefs[:, n:], *numbers, log_z, joint))
                 order.append(some[index])

@@ -251,15 +251,6 @@ class RelaxedBP(FixedPoint):
         up = (zeros[0]._replace(mean=silent[0] + X[:, None, :]), *zeros[1:])
         return RelaxedState(means, tuple(xp.zeros_like(mean) for mean in means), up, zeros)
 
-    def hold(self, machine, state, values, held):
-        state = super().hold(machine, state, values, held)
-        xp, sent, held = namespace(values), state.up[0], held[:, None, :]
-        sent = sent._replace(
-            mean=xp.where(held, values[:, None, :], sent.mean),
-            variance=xp.where(held, xp.zeros_like(sent.variance), sent.variance),
-        )
-        return state._replace(up=(sent, *state.up[1:]))
-
     def step(self, machine, state):
         """Update the odd layers (hidden), then the even ones (visible)."""
         n = len(machine.units)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ..arrays import cast, from_numpy, namespace, number_of, take_rows
-from ..inference import given_visible, settle, with_visible
+from ..arrays import cast, namespace, number_of, take_rows
+from ..inference import given_visible, solve, with_visible
 from ..machine import in_double
 from ._fixed_points import FixedPointPhase
 from ._model_phase import ModelPhase
@@ -65,14 +65,13 @@ class DeepPhase(ModelPhase):
         if len(full):
             known, others = self._known(machine, take_rows(X, full))
             data = known.scaled(len(full) / X.shape[0]) + data
-            converged = from_numpy(converged, others)  # it may have waited for a device
             converged = namespace(others).concat([others, converged], axis=0)
         return self._next(machine, state, X, rng, data, converged)
 
     def _known(self, machine, X):
         """Return the moments of complete rows, and whether each has converged."""
         hidden, method, start = given_visible(machine, X, self.model.fixed_point)
-        solution = settle(method, hidden, start)
+        solution = solve(method, hidden, start)
         return with_visible(method.moments(hidden, solution.state), X), solution.converged
 
     def _next(self, machine, state, X, rng, data, converged):
@@ -92,7 +91,7 @@ class DeepPhase(ModelPhase):
         machine = in_double(machine)
         X = cast(X, machine.dtype)
         hidden, method, start = given_visible(machine, X, self.model.fixed_point)
-        state = settle(method, hidden, start).state
+        state = solve(method, hidden, start).state
         own = machine.units[0].log_weight(machine.thetas[0], X)
         return -own - method.log_partition(hidden, state)
 

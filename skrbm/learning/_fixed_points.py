@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 
 from ..arrays import cast, like, namespace, number, number_of, take_rows
 from ..inference import (
-    Clamped,
     FixedPoint,
     Gibbs,
     Solution,
+    clamped,
     map_rows,
     rows_with_holes,
-    settle,
-    solve_clamped,
+    solve,
     with_rows,
 )
 from ..machine import data_moments, in_double, may_lack_integral
@@ -161,7 +160,7 @@ class FixedPointPhase(ModelPhase):
     def advance(self, machine, state, X, rng):
         carry = self._starts.next(machine, state, X, rng)
         first = self.fixed_point.state_at(machine, self._starts.visible(carry))
-        return Started(carry, settle(self.fixed_point, machine, first))
+        return Started(carry, solve(self.fixed_point, machine, first))
 
     def incomplete_phases(self, machine, state, X, observed, rng):
         """Return the phases of a batch, of which rows with missing entries are solved as well.
@@ -196,8 +195,10 @@ class FixedPointPhase(ModelPhase):
         solution : Solution
         """
         full, holes = rows_with_holes(observed)
-        solution = solve_clamped(self.fixed_point, machine, X, observed, holes)
-        data = Clamped(self.fixed_point).moments(machine, solution.state)
+        rows, start = take_rows(X, holes), self.fixed_point.state_at(machine, take_rows(X, holes))
+        machine = clamped(machine, rows, take_rows(observed, holes))
+        solution = solve(self.fixed_point, machine, start)
+        data = self.fixed_point.moments(machine, solution.state)
         data = data.scaled(len(holes) / X.shape[0])
         return full, with_rows(X, holes, solution.state.means[0]), data, solution
 
@@ -223,8 +224,9 @@ class FixedPointPhase(ModelPhase):
         solution = state.solution
         if solution is None:
             return {}
+        xp = namespace(solution.n_iter)
         return {
             "n_unconverged": number_of(~solution.converged),
-            "n_sweeps": number(namespace(solution.n_iter).mean(solution.n_iter)),
+            "n_sweeps": number(xp.mean(cast(solution.n_iter, xp.float64))),
             **self._starts.chains.report(state.carry),
         }

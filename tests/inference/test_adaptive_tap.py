@@ -10,7 +10,7 @@ from _machines import random_machine
 from numpy.testing import assert_allclose
 
 from skrbm.evaluation import exact_log_partition
-from skrbm.inference import TAP, AdaptiveTAP, Clamped, solve
+from skrbm.inference import TAP, AdaptiveTAP, clamped, solve
 from skrbm.inference._adaptive_tap import _gaussian
 from skrbm.inference._complement import complement_factors
 from skrbm.machine import Machine, coupled, input_field
@@ -241,8 +241,7 @@ def _row(state, i):
 def test_clamped_to_all_values_is_exact():
     machine = random_machine(("bernoulli", "bernoulli"), (4, 3), 7, 1.5)
     X = np.array([[1.0, 0, 1, 1]])
-    method = Clamped(METHOD)
-    solution = solve(method, machine, method.state_at(machine, X, X == X))
+    solution = solve(METHOD, clamped(machine, X, X == X), METHOD.state_at(machine, X))
     assert_allclose(solution.state.means[1][0], Exact(machine, observed=X[0]).mean(1), rtol=1e-10)
 
 
@@ -250,9 +249,7 @@ def test_gaussian_units_may_be_held_in_strong_couplings():
     """Held units can receive precisions that would make free units improper."""
     machine = random_machine(("gaussian", "bernoulli"), (6, 5), 5, 6.0)
     X = np.random.default_rng(0).standard_normal((2, 6))
-    method = Clamped(METHOD)
-    start = method.state_at(machine, X, np.ones((2, 6)))
-    solution = solve(method, machine, start)
+    solution = solve(METHOD, clamped(machine, X, X == X), METHOD.state_at(machine, X))
     assert_allclose(
         solution.state.means[1], [Exact(machine, observed=x).mean(1) for x in X], atol=1e-10
     )

@@ -19,6 +19,7 @@ from skrbm.inference import (
     BeliefPropagation,
     Propagated,
     _propagation,
+    clamped,
     propagate,
     solve,
 )
@@ -478,6 +479,6 @@ def test_held_units_are_exact_beside_strong_couplings():
     instance = loopy(3, strength=50.0)
     machine, method = instance.machine(), BeliefPropagation()
     X = np.random.default_rng(0).integers(0, 2, (4, 8)).astype(float)
-    state = method.hold(machine, method.state_at(machine, X), X, X >= 0)
-    beliefs = method.step(machine, state).beliefs[1]
+    state = method.step(clamped(machine, X, X >= 0), method.state_at(machine, X))
+    beliefs = state.beliefs[1]
     assert_allclose(beliefs, instance.c + X @ instance.W.T, rtol=1e-12)

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ...arrays import cast, from_numpy, matmul, namespace, sigmoid, to_numpy
-from ...inference import BeliefPropagation, Gibbs, propagate_rows, settle, sum_classes
+from ...inference import BeliefPropagation, Gibbs, propagate_rows, solve, sum_classes
 from ...machine import (
     Block,
     Moments,
@@ -50,7 +50,7 @@ def infer(method, given, moments=False):
     if has_hidden and not isinstance(method, BeliefPropagation):
         method.check(given)
         first = method.state_at(given, given.units[0].mean(given.thetas[0]))
-        solution = settle(method, given, first)
+        solution = solve(method, given, first)
         visible, hidden = solution.state.means
         found = method.moments(given, solution.state) if moments else None
         return Found(_logits_of(given, visible), hidden, solution.converged, found)
