@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,18 +82,24 @@ def anneal(
     fields, last = path.fields(layers), path.at(0.0)
     if not callable(betas):
         n_steps, last = len(betas) - 1, path.at(betas[0])
-    log_weights = path.zeros(layers)
+    xp, W = namespace(machine.weights[0]), machine.weights[0]
+    zeros = xp.zeros(layers[0].shape[0], **{**like(W), "dtype": xp.float64})
+    log_weights = zeros
 
     def gain(beta):
-        return path.add_gain(path.zeros(layers), last, path.at(beta), layers, fields)[0]
+        return path.reweighted(zeros, last, path.at(beta), layers, fields)[0]
 
     for step, beta in enumerate(betas(gain) if n_steps is None else betas[1:]):
         now = path.at(beta)
-        log_weights, thetas = path.add_gain(log_weights, last, now, layers, fields)
+        log_weights, thetas = path.reweighted(log_weights, last, now, layers, fields)
         if resample:
             rows, log_weights = resampled_index(log_weights, rng, resample, n_groups)
-            if rows is not None:
-                layers, fields, thetas = _take((layers, fields, thetas), rows)
+            if rows is not None:  # parameters that all rows share stay as they are
+
+                def take(leaf, rows=rows):
+                    return leaf if leaf.ndim == 1 else xp.take(leaf, rows, axis=0)
+
+                layers, fields, thetas = map_rows(take, (layers, fields, thetas))
         if sampler is None:
             layers, fields = path.sweep(now, layers, fields, thetas, rng)
         else:
@@ -121,12 +128,6 @@ class _Path:
     def at(self, beta):
         return float(beta), interpolate(self.base, self.machine, float(beta))
 
-    def zeros(self, layers):
-        """Return a zero for each chain, in float64."""
-        W = self.machine.weights[0]
-        xp = namespace(W)
-        return xp.zeros(layers[0].shape[0], **{**like(W), "dtype": xp.float64})
-
     def fields(self, layers):
         """Return what :meth:`conditionals` needs of the even layers, by odd layer.
 
@@ -150,17 +151,17 @@ class _Path:
             thetas[l] = machine.units[l].tilt(machine.thetas[l], field)
         return thetas
 
-    def add_gain(self, log_weights, last, now, layers, fields):
-        """Add the increments of the log weights between two temperatures, in place.
+    def reweighted(self, log_weights, last, now, layers, fields):
+        """Return the log weights after a step of the temperature.
 
-        Returns the log weights and the parameters of the odd layers at the new temperature.
+        With them come the parameters of the odd layers at the new temperature.
         """
         for l in self.even:
             slope = self.machine.units[l].dot(self.slopes[l], layers[l])
-            log_weights += (now[0] - last[0]) * slope
+            log_weights = log_weights + (now[0] - last[0]) * slope
         thetas = self.conditionals(now, fields)
         for l, theta in self.conditionals(last, fields).items():
-            log_weights += self.machine.units[l].log_ratio(theta, thetas[l])
+            log_weights = log_weights + self.machine.units[l].log_ratio(theta, thetas[l])
         return log_weights, thetas
 
     def sweep(self, now, layers, fields, thetas, rng):
@@ -178,15 +179,6 @@ class _Path:
         # Nothing uses the odd layers after the sweep, so they need no choice.
         old = tuple(new[l] if l in self.odd else layer for l, layer in enumerate(layers))
         return choose(accepted, (new, new_fields), (old, fields))
-
-
-def _take(states, index):
-    """Return the rows of states at an index; arrays that all rows share stay as they are."""
-
-    def rows(leaf):
-        return leaf if leaf.ndim == 1 else namespace(leaf).take(leaf, index, axis=0)
-
-    return map_rows(rows, states)
 
 
 def resampled(rows, log_weights, rng):
@@ -248,46 +240,55 @@ def by_effective_part(taken=None, n_sweeps=1):
     """
     taken = [0.0] if taken is None else taken
 
+    def longest_step(gain):
+        @cache  # the ends are asked for twice
+        def excess(step):
+            part = effective_part(gain(taken[-1] + step)) if step else 1.0
+            return part - _EFFECTIVE if part == part else -_EFFECTIVE  # weights may overflow
+
+        whole = 1 - taken[-1]
+        if excess(whole) >= 0:
+            return whole
+        found = brentq(excess, 0.0, whole, xtol=_SMALLEST_STEP, rtol=_STEP_PRECISION)
+        return max(found, _SMALLEST_STEP)
+
     def betas(gain):
         while taken[-1] < 1:
             whole, n = 1 - taken[-1], len(taken) - 1
             fewest = whole / max(1, _MOST_STEPS - n) if n >= _MOST_STEPS // 2 else 0.0
-            taken.append(min(1.0, taken[-1] + max(fewest, _longest_step(gain, taken[-1]))))
+            taken.append(min(1.0, taken[-1] + max(fewest, longest_step(gain))))
             yield from [taken[-1]] * n_sweeps
 
     return betas
 
 
-def _longest_step(gain, beta):
-    @cache  # the ends are asked for twice
-    def excess(step):
-        part = effective_part(gain(beta + step)) if step else 1.0
-        return part - _EFFECTIVE if part == part else -_EFFECTIVE  # weights may overflow
+def temperatures(name, given, least):
+    """Return inverse temperatures from 0 to 1, as many as ``given`` or those that are given.
 
-    whole = 1 - beta
-    if excess(whole) >= 0:
-        return whole
-    found = brentq(excess, 0.0, whole, xtol=_SMALLEST_STEP, rtol=_STEP_PRECISION)
-    return max(found, _SMALLEST_STEP)
-
-
-def increasing_from_0_to_1(betas):
-    """Return inverse temperatures as an array of float64, None if they are not valid."""
+    ``least`` is the smallest number that may be given, for 2 temperatures.
+    """
+    if isinstance(given, Integral) and given >= least:
+        return np.linspace(0, 1, given + 2 - least)
     try:
-        betas = np.asarray(betas, dtype=np.float64)
+        betas = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
-        return None
-    if betas.ndim != 1 or betas.size < 2 or not (np.diff(betas) > 0).all():
-        return None
-    return betas if betas[0] == 0 and betas[-1] == 1 else None
+        betas = np.zeros(0)
+    if betas.ndim == 1 and betas.size > 1 and (np.diff(betas) > 0).all():
+        if betas[0] == 0 and betas[-1] == 1:
+            return betas
+    raise ValueError(
+        f"{name} must be an integer >= {least} or inverse temperatures that increase from 0 to 1, "
+        f"got {given!r}"
+    )
 
 
-def own_bases(machine):
+def own_bases(machine, visible=None):
     """Return parameters of visible units from which annealing may start, a list of Theta.
 
-    The machine's own and, if units are bounded, those of units that know no data.
+    The machine's own, if units are bounded those of units that know no data, and ``visible``.
     """
     unit, own = machine.units[0], machine.thetas[0]
-    if unit.tail_precision(own) is not None:
-        return [own]
-    return [own, unit.default_theta(machine.n_units[0], machine.weights[0])]
+    bases = [own]
+    if unit.tail_precision(own) is None:
+        bases.append(unit.default_theta(machine.n_units[0], machine.weights[0]))
+    return bases if visible is None else [*bases, visible]

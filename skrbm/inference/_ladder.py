@@ -71,17 +71,13 @@ class Ladder:
                     "build one for this machine by ladder_of(estimator, random_state)"
                 )
 
-    def machines_to(self, machine):
-        """Return the machines with another one as the last; a tuple."""
-        return (*self.machines[:-1], machine)
-
     def below(self, machine, X, rng):
         """Return visible values for all rungs but the last, random samples; a tuple."""
         rows = (_some(rows, X.shape[0], rng) for rows in self.samples[:-1])
         return tuple(machine.units[0].with_known(part) for part in rows)
 
-    def last(self, machine, n, rng):
-        """Return ``n`` random samples of the last rung."""
+    def last(self, n, rng):
+        """Return ``n`` random samples of the last rung, each at most once if there are as many."""
         return _some(self.samples[-1], n, rng)
 
     def astype(self, dtype):
@@ -113,7 +109,7 @@ class Ladder:
         rows = samples[some, :]
         if k > 0:
             rows, _ = renewed(machine, rows, self.machines[k - 1], self.samples[k - 1], rng)
-        samples[some, :] = swept(machine, rows, rng)
+        samples[some, :] = _swept(machine, rows, rng)
 
     def extended(self, machine, samples, n_kept, acceptance):
         """Return the ladder with one more rung, a machine and samples of it.
@@ -139,9 +135,6 @@ def _some(rows, n, rng):
     return xp.take(rows, index, axis=0)
 
 
-# ------------------------------------------------------------------- two neighbours
-
-
 def gains_of(below, machine, rows):
     """Return the log weight of each row by ``machine`` minus that by ``below``, float64."""
     below, machine = in_double(below), in_double(machine)
@@ -163,7 +156,7 @@ def mean_rate(below, above) -> float:
     return float(np.mean(np.where(rates == rates, rates, 0.0)))
 
 
-def swept(machine, rows, rng):
+def _swept(machine, rows, rng):
     """Return visible values after one sweep of block Gibbs sampling."""
     chains = Gibbs().state_at(machine, rows, rng)
     if samples_exactly(machine):
@@ -196,27 +189,18 @@ def collected(machine, rows, ladder, rng, n_burn_in, n_blocks, spacing):
     for step in range(1, n_burn_in + n_blocks * spacing + 1):
         k = -1 if step % 2 else step // 2 % len(ladder)
         rows, _ = renewed(machine, rows, ladder.machines[k], ladder.samples[k], rng)
-        rows = swept(machine, rows, rng)
+        rows = _swept(machine, rows, rng)
         if step > n_burn_in and (step - n_burn_in) % spacing == 0:
             blocks.append(rows)
     return namespace(rows).concat(blocks, axis=0)
 
 
-# ------------------------------------------------------------------------ all rungs
-
-
 class Exchange(NamedTuple):
-    """An exchange of two neighbours, the rungs ``k`` and ``k + 1``.
+    """An exchange of the rungs ``k`` and ``k + 1``, in each chain.
 
-    Attributes
-    ----------
-    k : int
-    gains : pair of arrays of shape (n_chains,)
-        log weights of the upper machine minus those of the lower one, at the values of the lower
-        rung and of the upper one, before the exchange.
-    rate : array of shape (n_chains,)
-        Probability of acceptance.
-    accepted : array of shape (n_chains,), bool
+    ``gains`` are log weights of the upper machine minus those of the lower one, at the values of
+    the lower rung and of the upper one, before the exchange; ``rate`` is the probability of
+    acceptance.
     """
 
     k: int
@@ -225,28 +209,22 @@ class Exchange(NamedTuple):
     accepted: Any
 
 
-def exchanged(machines, rows, turn, rng):
-    """Exchange the values of the even or the odd pairs of neighbours by the rule of Metropolis.
+def exchanged_and_swept(machines, rows, turn, rng):
+    """Exchange the even or the odd pairs of neighbours by the rule of Metropolis; sweep all rungs.
 
     Each chain, a row of the arrays of all rungs in ``rows``, is independent of the others. Returns
     the rows and a list of :class:`Exchange`.
     """
     pairs, rows, exchanges = range(turn % 2, len(machines) - 1, 2), list(rows), []
-    if not pairs:
-        return tuple(rows), exchanges
-    both = [rows[k + i] for k in pairs for i in (0, 1)]
-    lower, upper = ([machines[k + i] for k in pairs for _ in (0, 1)] for i in (0, 1))
-    gains = _each(gains_of, both, lower, upper)
-    for k, below, above in zip(pairs, gains[::2], gains[1::2], strict=True):
-        accepted, rate = metropolis(below - above, rng)
-        rows[k], rows[k + 1] = choose(accepted, (rows[k + 1], rows[k]), (rows[k], rows[k + 1]))
-        exchanges.append(Exchange(k, (below, above), rate, accepted))
-    return tuple(rows), exchanges
-
-
-def swept_all(machines, rows, rng):
-    """Return the visible values of all rungs after one sweep of block Gibbs sampling."""
-    return tuple(_each(lambda machine, x: swept(machine, x, rng), rows, machines))
+    if pairs:
+        both = [rows[k + i] for k in pairs for i in (0, 1)]
+        lower, upper = ([machines[k + i] for k in pairs for _ in (0, 1)] for i in (0, 1))
+        gains = _each(gains_of, both, lower, upper)
+        for k, below, above in zip(pairs, gains[::2], gains[1::2], strict=True):
+            accepted, rate = metropolis(below - above, rng)
+            rows[k], rows[k + 1] = choose(accepted, (rows[k + 1], rows[k]), (rows[k], rows[k + 1]))
+            exchanges.append(Exchange(k, (below, above), rate, accepted))
+    return tuple(_each(lambda machine, x: _swept(machine, x, rng), rows, machines)), exchanges
 
 
 def _each(function, rows, *machines):
@@ -254,17 +232,17 @@ def _each(function, rows, *machines):
 
     Each of ``machines`` is a sequence with one for each rung.
     """
-    W = machines[0][0].weights[0]
-    joint = machines[0][0].thetas[0].joint
+    first = machines[0][0]
     if any(
-        machine.weights[0] is not W or machine.thetas[0].joint is not joint
+        machine.weights[0] is not first.weights[0]
+        or machine.thetas[0].joint is not first.thetas[0].joint
         for kind in machines
         for machine in kind
     ):
         return [function(*of_rung) for of_rung in zip(*machines, rows, strict=True)]
     n = rows[0].shape[0]
     stacked = (_stacked(kind, n) for kind in machines)
-    out = function(*stacked, namespace(W).concat(list(rows), axis=0))
+    out = function(*stacked, namespace(rows[0]).concat(list(rows), axis=0))
     return [take_rows(out, slice(k * n, (k + 1) * n)) for k in range(len(rows))]
 
 
@@ -285,9 +263,6 @@ def _stacked(machines, n):
     options = {**like(first.weights[0]), "dtype": xp.float64}
     scales = xp.concat([xp.full(n, float(machine.scale), **options) for machine in machines])
     return replace(first, units=units, thetas=thetas, scale=scales)
-
-
-# ------------------------------------------------------------------------ building
 
 
 def ladder_of(
@@ -332,10 +307,21 @@ def ladder_of(
     check_number("acceptance", acceptance, above=0, below=1)
     check_count("max_rungs", max_rungs, 2)
     check_count("n_sweeps", n_sweeps, 0)
-    machine = _checked(machine, visible)
+    found = getattr(machine, "machine_", machine)
+    if not isinstance(found, Machine):
+        kind = type(machine).__name__
+        raise TypeError(f"ladder_of needs a fitted estimator or a Machine, got {kind}")
+    machine = found
+    if len(machine.units) != 2:
+        raise ValueError(f"a ladder needs one hidden layer, got {len(machine.units) - 1}")
+    check_has_integral(machine)
+    if visible is not None and not machine.thetas[0].is_like(visible):
+        raise ValueError(
+            f"visible must be a Theta of finite parameters of {machine.n_units[0]} units "
+            f"{machine.units[0]}, got {visible!r}"
+        )
     rng = rng if hasattr(rng, "signed") else make_rng(rng, machine.weights[0])
-    bases = [*own_bases(machine), *([] if visible is None else [visible])]
-    n = min(n_samples, _MOST_CHAINS)
+    n, bases = min(n_samples, _MOST_CHAINS), own_bases(machine, visible)
     trials = [_climbed(machine, base, rng, n, acceptance, max_rungs) for base in bases]
     machines, rows = _chosen(trials)
     rows, rates = _mixed(machines, rows, n_sweeps, rng)
@@ -356,32 +342,23 @@ def ladder_of(
     return Ladder(tuple(machines), tuple(samples))
 
 
-def _checked(machine, visible):
-    """Return the machine of an estimator, or the one given, if it has a ladder."""
-    found = getattr(machine, "machine_", machine)
-    if not isinstance(found, Machine):
-        raise TypeError(
-            f"ladder_of needs a fitted estimator or a Machine, got {type(machine).__name__}"
-        )
-    if len(found.units) != 2:
-        raise ValueError(f"a ladder needs one hidden layer, got {len(found.units) - 1}")
-    check_has_integral(found)
-    if visible is not None and not found.thetas[0].is_like(visible):
-        raise ValueError(
-            f"visible must be a Theta of finite parameters of {found.n_units[0]} units "
-            f"{found.units[0]}, got {visible!r}"
-        )
-    return found
-
-
 def _climbed(machine, visible, rng, n_samples, acceptance, max_rungs):
     """Return machines from independent units on, samples of each, and an estimate of log Z."""
     base, beta = uncoupled(machine, visible), 0.0
     rows = draw_visible(base, rng, n_samples)
     machines, samples, log_z, variance = [base], [rows], independent_log_partition(base), 0.0
+
+    def excess(now):
+        if now == beta:
+            return 1.0 - acceptance
+        there = machine if now == 1.0 else interpolate(base, machine, now)
+        return predicted_rate(to_numpy(gains_of(machines[-1], there, rows))) - acceptance
+
     while beta < 1:
-        last = len(machines) + 1 >= max_rungs
-        now = 1.0 if last else _next_rung(machine, base, beta, rows, acceptance)
+        now = 1.0
+        if len(machines) + 1 < max_rungs and excess(1.0) < 0:
+            found = brentq(excess, beta, 1.0, xtol=_SMALLEST, rtol=_PRECISION)
+            now = min(1.0, max(found, beta + _SMALLEST))
         betas = np.linspace(beta, now, _SWEEPS + 1)
         ends = anneal(machine, base, betas, (rows, None), rng, resample=0.5)
         gain = mean_of_weights(to_numpy(ends.log_weights))
@@ -390,22 +367,6 @@ def _climbed(machine, visible, rng, n_samples, acceptance, max_rungs):
         machines.append(interpolate(base, machine, beta) if beta < 1 else machine)
         samples.append(rows)
     return machines, tuple(samples), LogPartition(log_z, float(np.sqrt(variance)))
-
-
-def _next_rung(machine, base, beta, rows, acceptance):
-    """Return the inverse temperature of the next rung."""
-    here = interpolate(base, machine, beta)
-
-    def excess(now):
-        if now == beta:
-            return 1.0 - acceptance
-        there = machine if now == 1.0 else interpolate(base, machine, now)
-        return predicted_rate(to_numpy(gains_of(here, there, rows))) - acceptance
-
-    if excess(1.0) >= 0:
-        return 1.0
-    found = brentq(excess, beta, 1.0, xtol=_SMALLEST, rtol=_PRECISION)
-    return min(1.0, max(found, beta + _SMALLEST))
 
 
 def predicted_rate(gains) -> float:
@@ -427,8 +388,7 @@ def _mixed(machines, rows, n_sweeps, rng):
     """
     sums, counts = np.zeros((2, len(machines) - 1))
     for turn in range(n_sweeps):
-        rows, exchanges = exchanged(machines, rows, turn, rng)
-        rows = swept_all(machines, rows, rng)
+        rows, exchanges = exchanged_and_swept(machines, rows, turn, rng)
         if 2 * turn >= n_sweeps:
             for exchange in exchanges:
                 sums[exchange.k] += float(to_numpy(exchange.rate).mean())

@@ -7,11 +7,16 @@ import numpy as np
 from scipy.special import stdtrit
 
 from .._checks import check_count, check_number
-from ..arrays import log_sum_exp, namespace, one_blas_thread, row_blocks, take_rows, to_numpy
+from ..arrays import log_sum_exp, namespace, one_blas_thread, take_rows, to_numpy
 from ..machine import uncoupled
-from ._annealing import anneal, by_effective_part, increasing_from_0_to_1, own_bases
+from ._annealing import anneal, by_effective_part, own_bases, temperatures
 from ._gibbs import Gibbs
 
+_SALAKHUTDINOV = (
+    np.linspace(0, 0.5, 500, endpoint=False),
+    np.linspace(0.5, 0.9, 4000, endpoint=False),
+    np.linspace(0.9, 1.0, 10_001),
+)
 _BLOCK = 100  # chains of AIS that are annealed together
 _COARSER = 4  # steps of AIS for one of its trials
 _TREND = 2.0  # error of AIS, relative to the change of log Z since its trial
@@ -77,8 +82,51 @@ def independent_log_partition(base) -> float:
     return sum(float(unit.total_log_partition(theta)) for unit, theta in pairs)
 
 
+class _Annealing:
+    """Estimates of log Z by chains between independent units and a machine."""
+
+    @one_blas_thread
+    def log_partition(self, machine, rng, visible=None) -> LogPartition:
+        """Estimate log Z by chains from independent units to the machine.
+
+        The estimate of Z is unbiased, so that of log Z is too small on average, and more so for a
+        machine with modes that the chains miss.
+
+        Parameters
+        ----------
+        machine : Machine
+        rng : Rng
+        visible : Theta, default=None
+            Parameters of independent visible units to start from, in addition to the machine's own
+            and, if units are bounded, those of units that know no data.
+        """
+        bases = [uncoupled(machine, theta) for theta in own_bases(machine, visible)]
+        return self._forward(machine, bases, rng)
+
+    @one_blas_thread
+    def reverse_log_partition(self, machine, rng, samples, visible=None) -> LogPartition:
+        """Estimate log Z by chains from samples of the machine to independent units.
+
+        With samples from the machine itself, the estimate of 1 / Z has no bias, and that of log Z
+        is too large on average. Together with :meth:`log_partition` it brackets log Z.
+
+        Parameters
+        ----------
+        machine : Machine
+        rng : Rng
+        samples : sequence of arrays of shape (n_samples, n_units[l])
+            Draws of all layers from the machine, such as the ends of Gibbs chains. :class:`AIS`
+            has one chain from each; :class:`SMC` has its own number of chains, and repeats samples
+            or uses the first ones.
+        visible : Theta, default=None
+            Parameters of the independent visible units where chains end; default: the machine's
+            own.
+        """
+        return self._reverse(machine, uncoupled(machine, visible), rng, samples)
+
+
 @dataclass(frozen=True)
-class AIS:
+class AIS(_Annealing):
     """Annealed importance sampling of log Z.
 
     In a trial with a quarter of the steps, chains start from several kinds of independent units.
@@ -108,93 +156,43 @@ class AIS:
 
     def __post_init__(self):
         check_count("n_chains", self.n_chains, 1)
-        _temperatures(self.schedule)
+        self._betas()
 
-    def log_partition(self, machine, rng, visible=None) -> LogPartition:
-        """Estimate log Z by chains from independent units to the machine.
+    def _betas(self):
+        if isinstance(self.schedule, str) and self.schedule == "salakhutdinov2008":
+            return np.concatenate(_SALAKHUTDINOV)
+        return temperatures("schedule", self.schedule, 1)
 
-        The estimate of Z is unbiased, so that of log Z is too small on average, and more so for a
-        machine with modes that the chains miss.
-
-        Parameters
-        ----------
-        machine : Machine
-        rng : Rng
-        visible : Theta, default=None
-            Parameters of independent visible units to start from, in addition to the machine's own
-            and, if units are bounded, those of units that know no data.
-        """
-        bases = [*own_bases(machine), *([] if visible is None else [visible])]
-        betas = _temperatures(self.schedule)
-        few = betas[:-1:_COARSER]
-        trials = [(self._forward(machine, base, np.append(few, 1.0), rng), base) for base in bases]
+    def _forward(self, machine, bases, rng):
+        betas = self._betas()
+        few = np.append(betas[:-1:_COARSER], 1.0)
+        trials = [(self._estimate(machine, base, few, rng), base) for base in bases]
         trial, base = max(trials, key=lambda found: found[0].value - 2 * found[0].std)
-        found = self._forward(machine, base, betas, rng)
+        found = self._estimate(machine, base, betas, rng)
         trend = (found.value - trial.value) ** 2 - found.std**2 - trial.std**2
         std = float(np.sqrt(found.std**2 + _TREND**2 * max(0.0, trend)))
         return found._replace(std=std)
 
-    def _forward(self, machine, visible, betas, rng):
-        base = uncoupled(machine, visible)
+    def _reverse(self, machine, base, rng, samples):
+        return self._estimate(machine, base, self._betas()[::-1], rng, samples)
 
-        def run(n, rng):
-            start = Gibbs().init(base, rng, n, machine.weights[0]).layers
-            return anneal(machine, base, betas, start, rng).log_weights
-
-        full, rest = divmod(self.n_chains, _BLOCK)
-        log_weights = self._run(run, [_BLOCK] * full + [rest] * bool(rest), rng)
-        return mean_of_weights(log_weights, independent_log_partition(base))
-
-    def reverse_log_partition(self, machine, rng, samples, visible=None) -> LogPartition:
-        """Estimate log Z by chains from samples of the machine to independent units.
-
-        With samples from the machine itself, the estimate of log Z is too large on average.
-        Together with :meth:`log_partition` it brackets log Z.
-
-        Parameters
-        ----------
-        machine : Machine
-        rng : Rng
-        samples : sequence of arrays of shape (n_chains, n_units[l])
-            Draws of all layers from the machine, such as the ends of long Gibbs chains. Each
-            gives one importance weight.
-        visible : Theta, default=None
-            Parameters of the independent visible units where chains end; default: the machine's
-            own.
-        """
-        base, betas = uncoupled(machine, visible), _temperatures(self.schedule)[::-1]
-
-        def run(layers, rng):
-            return anneal(machine, base, betas, layers, rng).log_weights
-
-        blocks = zip(*(row_blocks(layer, _BLOCK) for layer in samples), strict=True)
-        log_weights = self._run(run, list(blocks), rng)
-        return mean_of_weights(log_weights, independent_log_partition(base), sign=-1)
-
-    @one_blas_thread
-    def _run(self, run, blocks, rng):
-        """Return the log weights of all blocks, each with a random stream of its own."""
-        streams = rng.spawn(len(blocks))
-        parts = [run(block, stream) for block, stream in zip(blocks, streams, strict=True)]
-        return np.concatenate([to_numpy(part) for part in parts])
-
-
-def _temperatures(schedule):
-    """Return the inverse temperatures of a schedule, increasing from 0 to 1."""
-    if isinstance(schedule, str) and schedule == "salakhutdinov2008":
-        low = np.linspace(0, 0.5, 500, endpoint=False), np.linspace(0.5, 0.9, 4000, endpoint=False)
-        return np.concatenate([*low, np.linspace(0.9, 1.0, 10_001)])
-    if np.ndim(schedule) == 0:
-        check_count("schedule, unless 'salakhutdinov2008' or an array,", schedule, 1)
-        return np.linspace(0, 1, int(schedule) + 1)
-    betas = increasing_from_0_to_1(schedule)
-    if betas is None:
-        raise ValueError("schedule must be inverse temperatures that increase from 0 to 1")
-    return betas
+    def _estimate(self, machine, base, betas, rng, samples=None):
+        """Return log Z by blocks of chains, each with a random stream of its own."""
+        n = self.n_chains if samples is None else samples[0].shape[0]
+        starts, log_weights = range(0, n, _BLOCK), []
+        for start, stream in zip(starts, rng.spawn(len(starts)), strict=True):
+            rows = slice(start, min(start + _BLOCK, n))
+            if samples is None:
+                layers = Gibbs().init(base, stream, rows.stop - start, machine.weights[0]).layers
+            else:
+                layers = [take_rows(layer, rows) for layer in samples]
+            log_weights.append(to_numpy(anneal(machine, base, betas, layers, stream).log_weights))
+        sign = 1 if samples is None else -1
+        return mean_of_weights(np.concatenate(log_weights), independent_log_partition(base), sign)
 
 
 @dataclass(frozen=True)
-class SMC:
+class SMC(_Annealing):
     """Sequential Monte Carlo estimate of log Z, to a given standard error.
 
     Chains go from independent units to the machine, one Gibbs sweep at each temperature. Chains of
@@ -206,7 +204,7 @@ class SMC:
     The temperatures of a trial leave an effective part of 0.9 of the chains in each step, and each
     step is split in four. Of several kinds of independent units, those are taken whose runs have
     the largest mean log Z in a trial, since that is a lower bound. Rounds with finer steps follow
-    until the standard error is reached.
+    until the standard error is reached; the reverse estimate has one round.
 
     Parameters
     ----------
@@ -237,22 +235,9 @@ class SMC:
         check_number("std", self.std, above=0)
         check_count("max_sweeps", self.max_sweeps, 1)
 
-    @one_blas_thread
-    def log_partition(self, machine, rng, visible=None) -> LogPartition:
-        """Estimate log Z.
-
-        Parameters
-        ----------
-        machine : Machine
-        rng : Rng
-        visible : Theta, default=None
-            Parameters of independent visible units to start from, in addition to the machine's own
-            and, if units are bounded, those of units that know no data.
-        """
-        bases = [*own_bases(machine), *([] if visible is None else [visible])]
+    def _forward(self, machine, bases, rng):
         trials = []
-        for theta in bases:
-            base = uncoupled(machine, theta)
+        for base in bases:
             betas = self._adaptive(machine, base, rng, _TRIAL)
             trials.append((base, betas, self._runs(machine, base, betas, rng)))
         base, betas, log_z = max(trials, key=lambda trial: np.mean(trial[2]))
@@ -275,25 +260,7 @@ class SMC:
         ratio = _MARGIN * (result.std / self.std) ** 2
         return int(np.ceil(n * min(max(1, ratio), longer)))
 
-    @one_blas_thread
-    def reverse_log_partition(self, machine, rng, samples, visible=None) -> LogPartition:
-        """Estimate log Z by chains from samples of the machine to independent units.
-
-        With samples from the machine itself, the estimate of 1 / Z has no bias, and that of log Z
-        is too large on average. There is one round.
-
-        Parameters
-        ----------
-        machine : Machine
-        rng : Rng
-        samples : sequence of arrays of shape (n_samples, n_units[l])
-            Draws of all layers from the machine. Each chain starts at one of them; they are
-            repeated, or the first are used, to have as many as there are chains.
-        visible : Theta, default=None
-            Parameters of the independent visible units where chains end; default: the machine's
-            own.
-        """
-        base = uncoupled(machine, visible)
+    def _reverse(self, machine, base, rng, samples):
         betas = self._adaptive(machine, base, rng, _REVERSE)[::-1]
         order = np.resize(np.arange(samples[0].shape[0]), self.n_runs * self.n_chains)
         # The first samples are spread over the runs, which should differ as little as possible.

@@ -1,7 +1,6 @@
 """Tempering: chains of all rungs of a ladder, and log Z along it."""
 
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +10,9 @@ from scipy.special import expit, logsumexp
 from .._checks import check_count
 from ..arrays import one_blas_thread, to_numpy
 from ..machine import interpolate, uncoupled
-from ._annealing import increasing_from_0_to_1, own_bases
+from ._annealing import own_bases, temperatures
 from ._gibbs import Gibbs
-from ._ladder import exchanged, ladder_of, mean_rate, swept_all
+from ._ladder import exchanged_and_swept, ladder_of, mean_rate
 from ._log_partition import LogPartition, independent_log_partition
 from ._needs import Needs
 from ._sampler import Sampler, draw_visible
@@ -38,29 +37,6 @@ class Replicas(NamedTuple):
     layers: tuple
     below: tuple
     turn: int = 0
-
-
-class Temperatures(NamedTuple):
-    """Rungs that are one machine at several inverse temperatures; a ladder without samples."""
-
-    betas: tuple
-
-    def check(self, machine):
-        """Take any machine."""
-
-    def machines_to(self, machine):
-        base = uncoupled(machine, own_bases(machine)[-1])
-        between = (interpolate(base, machine, beta) for beta in self.betas[1:-1])
-        return (base, *between, machine)
-
-    def given(self, X, observed):
-        return self  # the machine has the observed values
-
-    def below(self, machine, X, rng):
-        return (X,) * (len(self.betas) - 1)
-
-    def last(self, machine, n, rng):
-        return draw_visible(machine, rng, n)
 
 
 class Exchanges(NamedTuple):
@@ -123,32 +99,32 @@ class Tempering(Sampler):
         if self.start not in (None, "persistent"):
             raise ValueError(f"Tempering has persistent chains, got start={self.start!r}")
         check_count("n_sweeps", self.n_sweeps, 2)
-        ladder = self._ladder
-        if np.ndim(self.rungs) and not hasattr(self.rungs, "samples"):
-            object.__setattr__(self, "rungs", ladder.betas)  # which is hashable
+        if self._ladder is None:
+            betas = self._betas()
+            if np.ndim(self.rungs):
+                object.__setattr__(self, "rungs", betas)  # which is hashable
 
     @property
     def _ladder(self):
-        """The ladder or :class:`Temperatures`."""
-        if hasattr(self.rungs, "samples"):
-            return self.rungs
-        number = 10 if self.rungs is None else self.rungs
-        betas = np.linspace(0, 1, max(number, 0)) if isinstance(number, Integral) else number
-        betas = increasing_from_0_to_1(betas)
-        if betas is None:
-            raise ValueError(
-                "rungs must be a Ladder, a number of rungs (2 or more) or inverse temperatures "
-                f"that increase from 0 to 1, got {self.rungs!r}"
-            )
-        return Temperatures(tuple(betas.tolist()))
+        return self.rungs if hasattr(self.rungs, "samples") else None
+
+    def _betas(self):
+        """Return the inverse temperatures of rungs that are no ladder, a tuple."""
+        given = 10 if self.rungs is None else self.rungs
+        return tuple(temperatures("rungs, unless a Ladder,", given, 2).tolist())
 
     def check(self, machine):
         super().check(machine)
-        self._ladder.check(machine)
+        if self._ladder is not None:
+            self._ladder.check(machine)
 
     def machines(self, machine) -> tuple:
         """Return the machines of all rungs, the last of which is the one given."""
-        return self._ladder.machines_to(machine)
+        if self._ladder is not None:
+            return (*self._ladder.machines[:-1], machine)
+        base = uncoupled(machine, own_bases(machine)[-1])
+        between = (interpolate(base, machine, beta) for beta in self._betas()[1:-1])
+        return (base, *between, machine)
 
     def on(self, machine, rng, ladder=None, visible=None):
         """Return the sampler with rungs for a machine, where it has none of its own.
@@ -162,13 +138,14 @@ class Tempering(Sampler):
         return replace(self, rungs=found.astype(machine.dtype))
 
     def given(self, X, observed):
-        ladder = self._ladder.given(X, observed)
-        return replace(self, rungs=ladder) if hasattr(ladder, "samples") else self
+        ladder = self._ladder  # without one, the machine has the observed values
+        return self if ladder is None else replace(self, rungs=ladder.given(X, observed))
 
     def state_at(self, machine, X, rng):
         """Return chains at visible values X; rungs below are at samples of a ladder, or at X."""
         self.check(machine)
-        below = self._ladder.below(machine, X, rng)
+        ladder = self._ladder
+        below = (X,) * (len(self._betas()) - 1) if ladder is None else ladder.below(machine, X, rng)
         return Replicas(Gibbs().state_at(machine, X, rng).layers, below)
 
     def step(self, machine, state, rng):
@@ -180,8 +157,7 @@ class Tempering(Sampler):
     def moved(self, machine, state, rng):
         """Return the state after one step, and the exchanges of it."""
         machines, rows = self.machines(machine), (*state.below, state.layers[0])
-        rows, exchanges = exchanged(machines, rows, state.turn, rng)
-        *below, X = swept_all(machines, rows, rng)
+        (*below, X), exchanges = exchanged_and_swept(machines, rows, state.turn, rng)
         layers = Gibbs().state_at(machine, X, rng).layers
         return Replicas(layers, tuple(below), (state.turn + 1) % 2), exchanges
 
@@ -254,7 +230,9 @@ class Tempering(Sampler):
             raise ValueError("log Z needs a ladder whose first machine has independent units")
         n = _N_CHAINS if self.n_chains is None else self.n_chains
         check_count("n_chains", n, 2)  # the error is that of independent chains
-        state = self.state_at(machine, self._ladder.last(machine, n, rng), rng)
+        ladder = self._ladder
+        X = draw_visible(machine, rng, n) if ladder is None else ladder.last(n, rng)
+        state = self.state_at(machine, X, rng)
         gains = [([], []) for _ in machines[1:]]
         n_burn_in = -(-self.n_sweeps // 5)
         for step in range(n_burn_in + self.n_sweeps):

@@ -76,7 +76,7 @@ def first_tempered(machine, rng, n, visible=None):
     machine = machine.copy()
     n_samples = max(_FIRST * n, _FEWEST)
     ladder = ladder_of(machine, rng, visible=visible, n_samples=n_samples, n_sweeps=_BURN_IN)
-    return _last_samples(ladder, rng, n), Tempered(ladder)
+    return ladder.last(n, rng), Tempered(ladder)
 
 
 def review(machine, rows, tempered, rng):
@@ -125,12 +125,6 @@ def ladder_to(machine, rows, tempered):
     It has copies of as many samples of each rung as there are chains.
     """
     return tempered.ladder.extended(machine, rows, rows.shape[0], _NEW_RUNG)
-
-
-def _last_samples(ladder, rng, n):
-    """Return ``n`` random samples of the last rung."""
-    rows = ladder.samples[-1]
-    return namespace(rows).take(rows, rng.permutation(rows.shape[0])[:n], axis=0)
 
 
 class TemperedStart(PersistentStart):

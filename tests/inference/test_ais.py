@@ -17,7 +17,6 @@ from scipy.special import expit, logsumexp
 from skrbm.arrays import Columns, make_rng
 from skrbm.evaluation import log_partition, reverse_log_partition
 from skrbm.inference import AIS
-from skrbm.inference._log_partition import _temperatures
 from skrbm.machine import Machine, uncoupled
 from skrbm.units import UNITS, Bernoulli, Theta
 
@@ -177,10 +176,8 @@ def test_the_base_is_as_wide_as_the_starts_and_as_the_machine(name):
         assert base is own
 
 
-def test_schedules():
-    assert_allclose(_temperatures(4), [0, 0.25, 0.5, 0.75, 1])
-    assert_allclose(_temperatures([0, 0.1, 1]), [0, 0.1, 1])
-    betas = _temperatures("salakhutdinov2008")
+def test_the_schedule_of_the_paper():
+    betas = AIS(schedule="salakhutdinov2008")._betas()
     assert (np.diff(betas) > 0).all()
     for low, high, n in ((0, 0.5, 500), (0.5, 0.9, 4000), (0.9, 1.0001, 10_001)):
         assert ((betas >= low - 1e-12) & (betas < high - 1e-12)).sum() == n
