@@ -31,7 +31,7 @@ from ._fixed_point import (
 from ._gibbs import Gibbs, chain_ends
 from ._held import by_site, held
 from ._ladder import Ladder, collected, exchange_rate, gains_of, ladder_of, renewed
-from ._langevin import STEP_SCALES, GibbsLangevin, Langevin
+from ._langevin import GibbsLangevin, Langevin
 from ._log_partition import AIS, SMC, LogPartition, independent_log_partition, mean_of_weights
 from ._mean_field import TAP, NaiveMeanField
 from ._needs import CAPABILITIES, InferenceMethod, Needs

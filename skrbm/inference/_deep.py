@@ -31,16 +31,9 @@ def given_visible(machine, X, method):
     """Return the hidden layers given visible values, as a problem for a fixed point.
 
     The visible units are a field on the first hidden layer (App. E of Tramel et al. 2018), so a
-    sweep costs no product with the first weight matrix.
-
-    Returns
-    -------
-    hidden : Machine
-        The hidden layers, with a distribution for each row.
-    method : FixedPoint
-        The given one, or an exact one for a single hidden layer.
-    start : NamedTuple
-        Its state at E[h | X] without the layers above the first.
+    sweep costs no product with the first weight matrix. Returns a machine with a distribution for
+    each row, the method (an exact one for a single hidden layer) and its state at E[h | X] without
+    the layers above the first.
     """
     hidden = hidden_layers(machine, input_field(machine, 1, (X, None)))
     method = method if hidden.weights else Independent()

@@ -11,7 +11,6 @@ expectation, which makes the gradient that of the marginal energy (Langevin).
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 from .._checks import check_count, check_number, look_up
@@ -25,18 +24,13 @@ from ._sampler import Sampler, metropolis
 _LARGEST = 2.0  # step / variance from which on the dynamics diverge
 
 
-STEP_SCALES = {
+_STEP_SCALES = {
     "variance": lambda precision: 1.0,
     "mean_variance": lambda precision: precision * namespace(precision).mean(1 / precision),
 }
 """Step / variance for a step size of 1, one number or one for each visible unit."""
 
 _LIMITS = {"variance": _LARGEST, "mean_variance": math.inf}  # of the step size, on all machines
-
-
-def _largest(step):
-    """Return the largest of the steps, one number or one for each unit."""
-    return step if isinstance(step, float) else number(namespace(step).max(step))
 
 
 def cosine(step, n_steps):
@@ -114,34 +108,26 @@ class Langevin(Sampler):
             )
 
     def at(self, step, n_steps):
-        return self._after(step, self.step_size * cosine(step, n_steps))
-
-    def _after(self, step, step_size):
         after = self.adjust_after if self.adjust_after is None else max(self.adjust_after - step, 0)
-        return replace(self, step_size=step_size, adjust_after=after)
+        return replace(self, step_size=self._step_size(step, n_steps), adjust_after=after)
 
-    def relative_step(self, machine):
-        """Return step / variance, as one number or one for each visible unit.
+    def _step_size(self, step, n_steps):
+        return self.step_size * cosine(step, n_steps)
 
-        Raises
-        ------
-        ValueError
-            If it is 2 or more for a unit, as the dynamics then diverge.
-        """
-        step = self._relative(machine)
-        largest = _largest(step)
-        require(largest < _LARGEST, partial(self._diverges, largest))
+    def _relative_step(self, machine):
+        """Return step / variance, one number or one for each visible unit; an error from 2 on."""
+        step = self.step_size * _STEP_SCALES[self.step_scale](machine.thetas[0].precision)
+        largest = step if isinstance(step, float) else number(namespace(step).max(step))
+
+        def diverges():
+            return ValueError(
+                f"a step of {float(largest):.3g} times a unit's variance diverges, where the limit "
+                f"is {_LARGEST:g}; use step_scale='variance' or a step_size smaller than "
+                f"{self.step_size:.3g}"
+            )
+
+        require(largest < _LARGEST, diverges)
         return step
-
-    def _diverges(self, largest):
-        return ValueError(
-            f"a step of {float(largest):.3g} times a unit's variance diverges, where the limit is "
-            f"{_LARGEST:g}; use step_scale='variance' or a step_size smaller than "
-            f"{self.step_size:.3g}"
-        )
-
-    def _relative(self, machine):
-        return self.step_size * STEP_SCALES[self.step_scale](machine.thetas[0].precision)
 
     def _factors(self):
         """Return the factors on the step size of the inner steps."""
@@ -152,7 +138,7 @@ class Langevin(Sampler):
 
         Each is one number, or an array with one for each visible unit.
         """
-        step = self.relative_step(machine)
+        step = self._relative_step(machine)
         beta, variance = 1.0, 0.0
         for factor in self._factors():
             part = factor * step
@@ -162,19 +148,18 @@ class Langevin(Sampler):
     def state_at(self, machine, X, rng):
         """Return chains at visible values X; raises ValueError if the step size diverges."""
         self.check(machine)
-        self.relative_step(machine)
-        return self._walk(machine, X, rng)
-
-    def _walk(self, machine, X, rng):
-        """Return the state at visible values X with a draw of the hidden units."""
-        given = condition(machine, X)
-        hidden = machine.units[1].sample(given, rng)
-        return Walk((X, hidden), given, self._centre(machine, given, hidden))
+        self._relative_step(machine)
+        return self._walk(machine, X, lambda given: machine.units[1].sample(given, rng))
 
     def resumed(self, machine, state):
         X, hidden = state.layers
+        return self._walk(machine, X, lambda given: hidden)
+
+    def _walk(self, machine, X, draw):
+        """Return the state at visible values X, with hidden values by ``draw(given)``."""
         given = condition(machine, X)
-        return Walk(state.layers, given, self._centre(machine, given, hidden))
+        hidden = draw(given)
+        return Walk((X, hidden), given, self._centre(machine, given, hidden))
 
     def hidden_theta(self, machine, state):
         return state.given
@@ -192,7 +177,7 @@ class Langevin(Sampler):
         moved *= scale * machine.thetas[0].precision ** -0.5
         moved += m
         moved += beta * (X - m)
-        return self._walk(machine, moved, rng)
+        return self._walk(machine, moved, lambda given: machine.units[1].sample(given, rng))
 
     def log_ratio(self, machine, old, new):
         """Return the log acceptance ratio of each row (Eqs. 7, 12).
@@ -253,8 +238,8 @@ class GibbsLangevin(Langevin):
         super().__post_init__()
         check_count("n_inner_steps", self.n_inner_steps, 1)
 
-    def at(self, step, n_steps):
-        return self._after(step, self.step_size)
+    def _step_size(self, step, n_steps):
+        return self.step_size
 
     def _factors(self):
         return tuple(cosine(k, self.n_inner_steps) for k in range(self.n_inner_steps))

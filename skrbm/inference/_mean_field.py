@@ -16,22 +16,23 @@ from ._needs import Needs
 
 
 class _SecondOrder:
-    """The Onsager reaction: A = -(W * W) c, B = A a."""
+    """The Onsager reaction: A = -(W * W) c, B = A a.
+
+    Each order has three methods: the extra field and precision on layer ``l``, what it adds to
+    log Z of each row, and what it adds to the expected products, as in ``Moments.matrices``.
+    """
 
     needs = "takes_precision"
 
     def reaction(self, machine, l, state):
-        """Return the extra field and the precision on layer ``l``."""
         precision = coupled(machine, machine.squares, l, state.variances, power=2)
         precision *= -1
         return precision * state.means[l], precision
 
     def log_partition(self, machine, state):
-        """Return what the order adds to log Z, in each row."""
         return 0.5 * coupling(machine, machine.squares, state.variances, power=2)
 
     def matrices(self, machine, state):
-        """Return what the order adds to the expected products, as in ``Moments.matrices``."""
         return ()
 
 
@@ -40,25 +41,24 @@ class _ThirdOrder:
 
     needs = "has_cumulants"
 
-    @staticmethod
-    def _skews(machine, state):
-        """Return half the third cumulant of each layer."""
-        return tuple(
-            unit.cumulants(a)[1] for unit, a in zip(machine.units, state.means, strict=True)
-        )
-
     def reaction(self, machine, l, state):
-        field = coupled(machine, machine.cubes, l, self._skews(machine, state), power=3)
+        field = coupled(machine, machine.cubes, l, _skews(machine, state), power=3)
         return (2 / 3) * field * machine.units[l].cumulants(state.means[l])[2], None
 
     def log_partition(self, machine, state):
-        return (2 / 3) * coupling(machine, machine.cubes, self._skews(machine, state), power=3)
+        return (2 / 3) * coupling(machine, machine.cubes, _skews(machine, state), power=3)
 
     def matrices(self, machine, state):
-        skews = self._skews(machine, state)
+        skews = _skews(machine, state)
         factor = 2 * machine.scale**2 / skews[0].shape[0]
         pairs = enumerate(zip(machine.squares, skews[:-1], skews[1:], strict=True))
         return tuple((l, factor * W2 * matmul(above.T, below)) for l, (W2, below, above) in pairs)
+
+
+def _skews(machine, state):
+    """Return half the third cumulant of each layer."""
+    pairs = zip(machine.units, state.means, strict=True)
+    return tuple(unit.cumulants(mean)[1] for unit, mean in pairs)
 
 
 _TERMS = {2: (_SecondOrder(),), 3: (_SecondOrder(), _ThirdOrder())}
@@ -73,10 +73,7 @@ class NaiveMeanField(FixedPoint):
     max_iter, tol, damping, start, n_starts : as in :class:`FixedPoint`
     """
 
-    @property
-    def terms(self):
-        """The orders after the first."""
-        return ()
+    terms = ()  # the orders after the first
 
     @property
     def needs(self):
@@ -115,13 +112,6 @@ class NaiveMeanField(FixedPoint):
         """Return the parameters of layer ``l`` tilted by what its neighbours send."""
         return machine.units[l].tilt(machine.thetas[l], *self._cavity(machine, l, state))
 
-    def _further(self, machine, state):
-        """Return the further statistics of the layers that have some."""
-        return tuple(
-            unit.further(self.theta(machine, l, state)) if unit.has_further else None
-            for l, unit in enumerate(machine.units)
-        )
-
     def step(self, machine, state):
         """Update the odd layers (hidden), then the even ones (visible)."""
         means, variances = list(state.means), list(state.variances)
@@ -152,8 +142,11 @@ class NaiveMeanField(FixedPoint):
     def moments(self, machine, state):
         """Return the expected statistics, averaged over the rows."""
         weight = 1.0 / state.means[0].shape[0]
-        pair, further = self._pair(state), self._further(machine, state)
-        block = Block(state.means, state.variances, weight, pair, further)
+        further = tuple(
+            unit.further(self.theta(machine, l, state)) if unit.has_further else None
+            for l, unit in enumerate(machine.units)
+        )
+        block = Block(state.means, state.variances, weight, self._pair(state), further)
         matrices = tuple(entry for term in self.terms for entry in term.matrices(machine, state))
         return Moments((block,), matrices)
 

@@ -54,7 +54,7 @@ class InferenceMethod(HyperParameters):
 
     def unmet(self, machine) -> str | None:
         """Return a sentence about what the machine lacks, or None if the method applies."""
-        needs, missing, alternative = self.needs, [], self.alternative
+        needs, missing, advice = self.needs, [], []
         if needs.one_hidden_layer and len(machine.units) != 2:
             missing.append("one hidden layer")
         layers = (needs.units, machine.units, ""), (needs.visible, machine.units[:1], "visible ")
@@ -62,16 +62,16 @@ class InferenceMethod(HyperParameters):
             lacking = [name for name in names if not all(getattr(unit, name) for unit in units)]
             missing += [kind + CAPABILITIES[name] for name in lacking]
             if lacking:  # units that advise something themselves know better
-                own = [unit.alternative for unit in machine.units if unit.alternative]
-                alternative = own[0] if own else alternative
+                advice += [unit.alternative for unit in machine.units if unit.alternative]
         if needs.one_scale and is_per_row(machine.scale):
             missing.append("one scale for all rows")
         if not missing:
             return None
+        units, instead = ", ".join(map(str, machine.units)), [*advice, self.alternative][0]
         return (
             f"{type(self).__name__} needs {' and '.join(missing)}, and this machine has the units "
-            + ", ".join(map(str, machine.units))
-            + (f"; use {alternative}" if alternative else "")
+            + units
+            + (f"; use {instead}" if instead else "")
         )
 
     def check(self, machine):

@@ -12,7 +12,7 @@ are sums of log R, of which products of many are taken before each logarithm: no
 the largest abs(W).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,10 +35,9 @@ BLOCK = 2**18  # messages of an instance that are processed at a time, to stay i
 
 
 class Sum:
-    """Messages that sum over the sender's values."""
+    """Messages that sum over the sender's values; ``way`` is the number of the rule in kernels."""
 
-    combine = "add"
-    way = 0  # the number of the rule in kernels
+    combine, way = "add", 0
 
     def __call__(self, R, E, s):
         """Return the messages that answer R."""
@@ -61,32 +60,17 @@ class Sum:
     def mean(self, belief):
         return sigmoid(belief)
 
-    def pairs(self, odds, R, visible, hidden, c):
-        means = cast(odds.product.hidden.mean(hidden), R.dtype)
-        s, joint = odds.against(visible)[:, None, :], []
-        for rows in odds.blocks():
-            t, E = R[:, rows, :] * s, odds.E[rows, :]
-            t += E
-            t = means[:, rows, None] / t
-            joint.append(E * (t[0, ...] if t.shape[0] == 1 else namespace(R).sum(t, axis=0)))
-        return namespace(R).concat(joint, axis=0)
-
 
 class Max(Sum):
     """Messages of the best of the sender's values."""
 
-    combine = "maximum"
-    way = 1
+    combine, way = "maximum", 1
 
     def total(self, belief):
         return namespace(belief).maximum(belief, namespace(belief).zeros_like(belief))
 
     def mean(self, belief):
         return cast(belief > 0, belief.dtype)
-
-    def pairs(self, odds, R, visible, hidden, c):
-        means = odds.product.hidden.mean(odds.hidden(R, visible, c))
-        return cast(means.T @ self.mean(visible), R.dtype)
 
 
 class Decided(Max):
@@ -104,8 +88,8 @@ class Decided(Max):
 class Product(NamedTuple):
     """The rules of messages of the visible and of the hidden units."""
 
-    visible: Any
-    hidden: Any
+    visible: Sum
+    hidden: Sum
 
 
 PRODUCTS = {
@@ -191,13 +175,7 @@ class Odds:
         return sum(np.log(product).astype(np.float64) for product in products)
 
     def sweep(self, R, visible, b, c):
-        """Send messages to the hidden units and back.
-
-        Returns
-        -------
-        tuple
-            The messages to the visible units, and the new beliefs of visible and hidden units.
-        """
+        """Return messages sent to the hidden units and back, and visible and hidden beliefs."""
         P = self.product.visible(R, self.E, self.against(visible)[..., None, :])
         hidden = c + self.sum_logs_of_rows(P)
         Q = self.product.hidden(P, self.E, self.against(hidden)[..., None])
@@ -267,4 +245,14 @@ class Odds:
         message of the visible unit to the hidden one cancels. In max- and mixed-product it is the
         product of the decided values, where hidden units answer the present visible values.
         """
-        return self.product.visible.pairs(self, R, visible, hidden, c)
+        to_hidden, mean = self.product.visible, self.product.hidden.mean
+        if isinstance(to_hidden, Max):
+            means = mean(self.hidden(R, visible, c))
+            return cast(means.T @ to_hidden.mean(visible), R.dtype)
+        means, s, joint = cast(mean(hidden), R.dtype), self.against(visible)[:, None, :], []
+        for rows in self.blocks():
+            t, E = R[:, rows, :] * s, self.E[rows, :]
+            t += E
+            t = means[:, rows, None] / t
+            joint.append(E * (t[0, ...] if t.shape[0] == 1 else namespace(R).sum(t, axis=0)))
+        return namespace(R).concat(joint, axis=0)

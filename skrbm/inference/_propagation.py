@@ -174,28 +174,42 @@ def propagate_rows(method, machine, *, from_tap=False, log_partition=False, pair
 
     With ``from_tap`` it starts at TAP. Parameters must be finite; there may be no hidden units.
     """
-    if machine.n_units[1] == 0:
-        return _independent(method, machine)
+    if machine.n_units[1] == 0:  # visible units are independent
+        b, c = (theta.field for theta in machine.thetas)
+        n, total = b.shape[0], PRODUCTS[method.product].visible.total
+        log_z = row_sums(total(cast(b, namespace(b).float64)))
+        exact = np.zeros(n, int), np.zeros(n), np.ones(n, bool)
+        return Propagated(b, c, *exact, log_z, machine.weights[0])
     method.check(machine)
     wanted = log_partition, pairs
     if not from_tap:
         return _propagate(method, machine, None, *wanted)
-    expansion = _Expansion(machine)
-    solved = (expansion.residual <= method.tol) & (not log_partition)
-    rows = np.flatnonzero(solved), np.flatnonzero(~solved)
-    if not rows[0].size:
-        return _propagate(method, machine, expansion.start, *wanted)
-    parts = [expansion.found(rows[0], pairs)]
-    if rows[1].size:
-        some = machine.rows(from_numpy(rows[1], machine.weights[0]))
-        parts.append(_propagate(method, some, _at(expansion.start, rows[1]), *wanted))
-    return joined(parts, rows[: len(parts)])
+    state, beliefs, residual, start = _expand(machine)
+    is_solved = (residual <= method.tol) & (not log_partition)
+    done, left = np.flatnonzero(is_solved), np.flatnonzero(~is_solved)
+    if not done.size:
+        return _propagate(method, machine, start, *wanted)
+    joint = _expanded_pairs(machine, _at(state.means, done)) if pairs else None
+    n_iter, converged = np.zeros(len(done), int), np.ones(len(done), bool)
+    parts = [Propagated(*_at(beliefs, done), n_iter, residual[done], converged, None, joint)]
+    if not left.size:
+        return parts[0]
+    some = machine.rows(from_numpy(left, machine.weights[0]))
+    parts.append(_propagate(method, some, _at(start, left), *wanted))
+    return joined(parts, (done, left))
 
 
 def _checked_machine(W, *fields):
     """Return the machine of the weights whose fields have a row for each instance."""
-    names, xp = ("W", "visible_fields", "hidden_fields"), namespace(W)
-    W, *fields = (_real(name, part, xp) for name, part in zip(names, (W, *fields), strict=True))
+    names, arrays, xp = ("W", "visible_fields", "hidden_fields"), [], namespace(W)
+    for name, part in zip(names, (W, *fields), strict=True):
+        if sp.issparse(part):
+            raise ValueError(f"{name} must be dense, got a sparse array; give {name}.toarray()")
+        part = xp.asarray(part)
+        if not xp.isdtype(part.dtype, ("bool", "integral", "real floating")):
+            raise ValueError(f"{name} must be an array of real numbers, got dtype {part.dtype}")
+        arrays.append(part)
+    W, *fields = arrays
     if W.ndim != 2 or W.shape[1] == 0:
         raise ValueError(f"W must have 2 dimensions and visible units, got shape {tuple(W.shape)}")
     if W.dtype not in (xp.float32, xp.float64):
@@ -223,26 +237,6 @@ def _checked_machine(W, *fields):
     return machine
 
 
-def _real(name, part, xp):
-    """Return an argument as an array, or raise ValueError if it is not one of real numbers."""
-    if sp.issparse(part):
-        raise ValueError(f"{name} must be dense, got a sparse array; give {name}.toarray()")
-    part = xp.asarray(part)
-    if not xp.isdtype(part.dtype, ("bool", "integral", "real floating")):
-        raise ValueError(f"{name} must be an array of real numbers, got dtype {part.dtype}")
-    return part
-
-
-def _independent(method, machine):
-    """Return the result without hidden units: visible units are independent."""
-    b, c = (theta.field for theta in machine.thetas)
-    n = b.shape[0]
-    log_z = row_sums(PRODUCTS[method.product].visible.total(cast(b, namespace(b).float64)))
-    return Propagated(
-        b, c, np.zeros(n, int), np.zeros(n), np.ones(n, bool), log_z, machine.weights[0]
-    )
-
-
 class _Fields(NamedTuple):
     """The fields of each row in float64, cast once: the part of a machine that sweeps need."""
 
@@ -263,64 +257,57 @@ def _at(state, index):
     return map_rows(lambda x: x if index.shape[0] == x.shape[0] else take_rows(x, index), state)
 
 
-class _Expansion:
-    """Belief propagation by an expansion in powers of the weights: TAP, and one order more.
+def _expand(machine):
+    """Solve by an expansion in powers of the weights: TAP, and one order more.
 
     In terms of their means, what two units send each other is a series in powers of their weight,
     which TAP ends after the second. If the third order changes little, all later ones change less.
-    ``state`` is that after the third order, ``residual`` the largest of the three numbers of
-    :class:`Propagated`, and ``start`` is there, or at the fields where TAP has not converged.
+
+    Returns
+    -------
+    state : Magnetizations
+        After the third order.
+    beliefs : tuple of arrays
+    residual : ndarray of shape (n_rows,)
+        The largest of the three numbers of :class:`Propagated`: the mean over all units hides what
+        a few large weights do.
+    start : tuple
+        As of :class:`_Fields`: there, or at the fields where TAP has not converged.
     """
-
-    def __init__(self, machine):
-        xp, units = namespace(machine.weights[0]), machine.units
-        first = solve(_TAP, machine, _TAP.state_at(machine, sigmoid(machine.thetas[0].field)))
-        self.machine, state, fields = machine, first.state, [None, None]
-        for l in (1, 0):
-            fields[l] = _NEXT_ORDER.theta(machine, l, state)
-            means, variances = list(state.means), list(state.variances)
-            means[l], variances[l] = units[l].mean_variance(fields[l])
-            state = Magnetizations(tuple(means), tuple(variances))
-        self.state, self.fields = state, tuple(theta.field for theta in fields)
-        residual = xp.maximum(_changes(first.state, state), _pair_error(machine.cubes[0]))
-        self.residual = to_numpy(residual)
-        converged = first.converged[:, None]
-        parts = (*self.fields, state.means[1]), _Fields(*fields_of(machine)).start()
-        pairs = zip(*parts, strict=True)
-        self.start = tuple(xp.where(converged, cast(a, b.dtype), b) for a, b in pairs)
-
-    def found(self, rows, pairs):
-        """Return the result for some rows, of which this is the solution."""
-        beliefs = _at(self.fields, rows)
-        n_iter, converged = np.zeros(len(rows), int), np.ones(len(rows), bool)
-        means = _at(self.state.means, rows)
-        joint = self._pairs(means) if pairs else None
-        return Propagated(*beliefs, n_iter, self.residual[rows], converged, None, joint)
-
-    def _pairs(self, means):
-        """Return the sum over rows of E[h v] = E[h] E[v] + W c c' + 2 W**2 s s'.
-
-        c and 2 s are the second and third cumulants of h and of v.
-        """
-        cumulants = (u.cumulants(a) for u, a in zip(self.machine.units, means, strict=True))
-        (c_v, s_v, _), (c_h, s_h, _) = cumulants
-        W, total = self.machine.weights[0], matmul(2 * s_h.T, s_v)
-        total *= W
-        total += matmul(c_h.T, c_v)
-        total *= W
-        return add_products(total, [(means[1], means[0], 1.0)])
+    xp, units = namespace(machine.weights[0]), machine.units
+    first = solve(_TAP, machine, _TAP.state_at(machine, sigmoid(machine.thetas[0].field)))
+    state, fields = first.state, [None, None]
+    for l in (1, 0):
+        fields[l] = _NEXT_ORDER.theta(machine, l, state)
+        means, variances = list(state.means), list(state.variances)
+        means[l], variances[l] = units[l].mean_variance(fields[l])
+        state = Magnetizations(tuple(means), tuple(variances))
+    beliefs = tuple(theta.field for theta in fields)
+    residual = _TAP.residual(first.state, state)
+    for a, b in zip(first.state.means, state.means, strict=True):
+        residual = xp.maximum(residual, xp.max((b - a) ** 2, axis=1) / _ONE_UNIT)
+    squares = machine.cubes[0] * machine.cubes[0]
+    for axis in (0, 1):
+        pairs = cast(xp.max(xp.mean(squares, axis=axis)), xp.float64)
+        residual = xp.maximum(residual, pairs / _PAIR_ERROR**2)
+    parts = zip((*beliefs, state.means[1]), _Fields(*fields_of(machine)).start(), strict=True)
+    converged = first.converged[:, None]
+    start = tuple(xp.where(converged, cast(a, b.dtype), b) for a, b in parts)
+    return state, beliefs, to_numpy(residual), start
 
 
-def _changes(old, new):
-    """Return the mean squared change of the means of each row, or that of one unit over 100.
+def _expanded_pairs(machine, means):
+    """Return the sum over rows of E[h v] = E[h] E[v] + W c c' + 2 W**2 s s'.
 
-    The larger of the two: the mean over all units hides what a few large weights do.
+    c and 2 s are the second and third cumulants of h and of v.
     """
-    total = _TAP.residual(old, new)
-    for a, b in zip(old.means, new.means, strict=True):
-        xp = namespace(a)
-        total = xp.maximum(total, xp.max((b - a) ** 2, axis=1) / _ONE_UNIT)
-    return total
+    cumulants = (unit.cumulants(a) for unit, a in zip(machine.units, means, strict=True))
+    (c_v, s_v, _), (c_h, s_h, _) = cumulants
+    W, total = machine.weights[0], matmul(2 * s_h.T, s_v)
+    total *= W
+    total += matmul(c_h.T, c_v)
+    total *= W
+    return add_products(total, [(means[1], means[0], 1.0)])
 
 
 def kernels_for(odds):
@@ -332,13 +319,6 @@ def kernels_for(odds):
     except ImportError:
         return None
     return _odds_triton if _odds_triton.can_sweep(odds) else None
-
-
-def _pair_error(cubes):
-    """Return a bound of the mean squared error of E[h v], at the unit where it is largest."""
-    xp, squares = namespace(cubes), cubes * cubes
-    largest = [cast(xp.max(xp.mean(squares, axis=axis)), xp.float64) for axis in (0, 1)]
-    return xp.maximum(*largest) / _PAIR_ERROR**2
 
 
 def _propagate(method, machine, start, log_partition, pairs):
@@ -473,31 +453,25 @@ def sum_classes(method, machine, *, log_partition=False, pairs=False):
         of the largest weight with that class ("max").
     """
     n, W = machine.thetas[0].field.shape[0], machine.weights[0]
+    xp, values, label = namespace(W), PRODUCTS[method.product].hidden, Categorical()
     size, found = max(1, _CLASS_ELEMENTS // max(1, W.shape[0] * W.shape[1])), []
     for start in range(0, n, size):
         rows = machine.rows(slice(start, min(start + size, n)))
-        fields = (theta.field for theta in rows.thetas)
-        visible, hidden, log_z, joint = _sums_over_classes(W, *fields, method)
-        n_rows = visible.shape[0]
-        exact = np.ones(n_rows, int), np.zeros(n_rows), np.ones(n_rows, bool)
+        b, c = (theta.field for theta in rows.thetas)
+        fields = c[:, None, :] + W.T[None, :, :]  # of the hidden units given each class
+        weights = cast(b, xp.float64) + row_sums(values.total(fields))
+        log_z = label.log_partition(Theta(weights))[:, 0]
+        logits = cast(weights - log_z[:, None], W.dtype)
+        if method.product == "sum":
+            means, class_means = values.mean(fields), label.mean(Theta(logits))
+            joint = class_means[:, :, None] * means
+            hidden = log_odds(xp.sum(joint, axis=1), _FARTHEST_CLASS)
+            joint = xp.sum(joint, axis=0).T
+        else:
+            best = label.mode(Theta(logits))
+            hidden = c + best @ W.T
+            joint, log_z = values.mean(hidden).T @ best, xp.max(weights, axis=1)
+        exact = np.ones(b.shape[0], int), np.zeros(b.shape[0]), np.ones(b.shape[0], bool)
         log_z, joint = log_z if log_partition else None, joint if pairs else None
-        found.append(Propagated(visible, hidden, *exact, log_z, joint))
+        found.append(Propagated(logits, hidden, *exact, log_z, joint))
     return joined(found)
-
-
-def _sums_over_classes(W, b, c, method):
-    """Return log-weights of classes, log-odds of hidden units, log Z and sums of E[h k]."""
-    xp, values = namespace(W), PRODUCTS[method.product].hidden
-    fields = c[:, None, :] + W.T[None, :, :]  # of the hidden units given each class
-    weights = cast(b, xp.float64) + row_sums(values.total(fields))
-    log_z = Categorical().log_partition(Theta(weights))[:, 0]
-    logits = cast(weights - log_z[:, None], W.dtype)
-    if method.product == "sum":
-        means, class_means = values.mean(fields), Categorical().mean(Theta(logits))
-        joint = class_means[:, :, None] * means
-        hidden = log_odds(xp.sum(joint, axis=1), _FARTHEST_CLASS)
-        return logits, hidden, log_z, xp.sum(joint, axis=0).T
-    best = Categorical().mode(Theta(logits))
-    hidden = c + best @ W.T
-    joint = values.mean(hidden).T @ best
-    return logits, hidden, xp.max(weights, axis=1), joint  # the weight of the decided values

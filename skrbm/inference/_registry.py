@@ -1,6 +1,6 @@
 """The names of inference methods."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from .._checks import look_up
 from .._params import plain
@@ -56,20 +56,13 @@ def resolve(method, *kinds, argument="inference", own=None, **params):
         Further names of the caller; None stays None.
     **params
         Hyper-parameters of a method that is given by name; those it does not have are ignored.
-
-    Returns
-    -------
-    InferenceMethod
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown, or the method is of another class.
     """
     if isinstance(method, kinds):
         return plain(method)
     table = {name: _NAMED[name] for name in method_names(*kinds)} | (own or {})
     also = f" or an object of class {' or '.join(kind.__name__ for kind in kinds)}"
     found = look_up(argument, method, table, also)
-    known = {name: params[name] for name in params if name in found.get_params()}
-    return None if found is None else replace(found, **known)  # a copy: objects can be set
+    if found is None:
+        return None
+    known = {field.name for field in fields(found)} & params.keys()
+    return replace(found, **{name: params[name] for name in known})  # a copy: objects can be set

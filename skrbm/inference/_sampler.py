@@ -112,7 +112,7 @@ class Sampler(InferenceMethod):
 
 
 def sample(method, machine, state, rng, n_steps, *, callback=None):
-    """Run ``n_steps`` sweeps of a sampler.
+    """Run ``n_steps`` sweeps of a sampler and return the last state.
 
     Parameters
     ----------
@@ -124,11 +124,6 @@ def sample(method, machine, state, rng, n_steps, *, callback=None):
     n_steps : int
     callback : callable, optional
         Called after each sweep as ``callback(step, state, info)``, with steps counted from 1.
-
-    Returns
-    -------
-    NamedTuple
-        The last state.
     """
     machine = machine.of_rows(state.layers[0])
     for step in range(n_steps):
