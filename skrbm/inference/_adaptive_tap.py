@@ -129,41 +129,38 @@ class _Factors(NamedTuple):
 
 
 def _factored(machine, sides, state, careful):
-    """Yield slices of rows, and the :class:`_Factors` of each."""
+    """Yield slices of rows, and the :class:`_Factors` of each.
+
+    In rows where the precision matrix is not positive definite, ``careful`` replaces the state,
+    with variances halved until it is.
+    """
     cavities = (_cavities(each) for each in (state, careful))
     cavities = tuple(tuple(map(sides.join, parts)) for parts in cavities)
-    n, matrix = state.means[0].shape[0], sides.matrix
+    n, matrix, xp = state.means[0].shape[0], sides.matrix, namespace(sides.matrix)
     size = _DEVICE_BLOCK if is_foreign(matrix) else _BLOCK
     size = max(1, size // max(1, math.prod(matrix.shape)))
     for start in range(0, n, size):
         rows = slice(start, min(start + size, n))
-        yield rows, _factors(matrix, *map_rows(lambda part, rows=rows: part[rows, :], cavities))
-
-
-def _factors(matrix, own, careful):
-    """Return the :class:`_Factors` of some rows, given cavity means and variances of two states.
-
-    In rows where the precision matrix with ``own`` is not positive definite, ``careful`` is used,
-    with variances halved until it is.
-    """
-    xp, (means, variances) = namespace(matrix), own
-    factor = xp.ones((means[0].shape[0], 1), **like(means[0]))
-    rejected = xp.zeros_like(factor)
-    for _ in range(_MAX_REJECTIONS):
-        below, above = (factor * part for part in variances)
-        K = matrix * xp.sqrt(above)[:, None, :]
-        K *= xp.sqrt(below)[:, :, None]
-        *factors, is_definite = complement_factors(K)
-        bad = ~is_definite[:, None]
-        if not bool(xp.any(bad)):
-            return _Factors(*factors, means, (below, above), factor, rejected)
-        factor = xp.where(bad & (rejected > 0), 0.5 * factor, factor)
-        means, variances = choose(bad[:, 0], careful, (means, variances))
-        rejected = xp.where(bad, xp.ones_like(rejected), rejected)
-    raise DivergenceError(
-        "AdaptiveTAP found no variances with a positive definite precision matrix: the weights are "
-        "too large or not finite; lower learning_rate or scale X"
-    )
+        (means, variances), other = map_rows(lambda part, rows=rows: part[rows, :], cavities)
+        factor = xp.ones((rows.stop - start, 1), **like(matrix))
+        rejected = xp.zeros_like(factor)
+        for _ in range(_MAX_REJECTIONS):
+            below, above = (factor * part for part in variances)
+            K = matrix * xp.sqrt(above)[:, None, :]
+            K *= xp.sqrt(below)[:, :, None]
+            *factors, is_definite = complement_factors(K)
+            bad = ~is_definite[:, None]
+            if not bool(xp.any(bad)):
+                break
+            factor = xp.where(bad & (rejected > 0), 0.5 * factor, factor)
+            means, variances = choose(bad[:, 0], other, (means, variances))
+            rejected = xp.where(bad, xp.ones_like(rejected), rejected)
+        else:
+            raise DivergenceError(
+                "AdaptiveTAP found no variances with a positive definite precision matrix: the "
+                "weights are too large or not finite; lower learning_rate or scale X"
+            )
+        yield rows, _Factors(*factors, means, (below, above), factor, rejected)
 
 
 class _Gaussian(NamedTuple):
@@ -257,6 +254,7 @@ class AdaptiveTAP(FixedPoint):
                 gaussian.excesses, gaussian.cavity_variances, variances, strict=True
             )
         )
+        # Unbounded units that are held at known values could become improper.
         precisions = tuple(map(_proper, machine.units, machine.thetas, precisions))
         fields = tuple(
             input_field(machine, l, gaussian.means) + precision * gaussian.means[l]
@@ -266,10 +264,8 @@ class AdaptiveTAP(FixedPoint):
 
     def _respond(self, machine, fields, precisions, rejected):
         """Return the state of units that receive these fields and precisions."""
-        thetas = self._thetas(machine, fields, precisions)
-        moments = [
-            unit.mean_variance(theta) for unit, theta in zip(machine.units, thetas, strict=True)
-        ]
+        pairs = zip(machine.units, self._thetas(machine, fields, precisions), strict=True)
+        moments = [unit.mean_variance(theta) for unit, theta in pairs]
         return Reactions(*zip(*moments, strict=True), fields, precisions, (rejected,))
 
     @staticmethod
@@ -318,35 +314,26 @@ class AdaptiveTAP(FixedPoint):
         correlations of the Gaussian and the variances of the units. At a solution it is the
         Gaussian's covariance; before, it cannot be too large for the variances.
         """
-        weight = 1.0 / state.means[0].shape[0]
-        thetas = self._thetas(machine, state.fields, state.precisions)
-        further = tuple(
-            unit.further(theta) for unit, theta in zip(machine.units, thetas, strict=True)
-        )
-        block = Block(state.means, state.variances, weight, further=further)
-        return Moments((block,), _covariances(machine, state))
+        n, thetas = state.means[0].shape[0], self._thetas(machine, state.fields, state.precisions)
+        pairs = zip(machine.units, thetas, strict=True)
+        further = tuple(unit.further(theta) for unit, theta in pairs)
+        block = Block(state.means, state.variances, 1.0 / n, further=further)
+        sides = _Sides.of(machine)
+        xp, variances = namespace(sides.matrix), sides.join(state.variances)
+        total = xp.zeros_like(sides.matrix)
+        for rows, found in _factored(machine, sides, state, _careful(machine, state)):
+            left = xp.sqrt(variances[0][rows, :] / (1 + found.excess))
+            right = xp.sqrt(variances[1][rows, :] / (1 + xp.sum(found.Y * found.Y, axis=-2)))
+            products = (left[:, :, None] * found.V) @ (found.Y * right[:, None, :])
+            total += xp.sum(products, axis=0)
+        total *= 1 / n
+        matrices = tuple((l, sides.block(total, l)) for l in range(len(machine.weights)))
+        return Moments((block,), matrices)
 
 
 def _proper(unit, theta, precision):
-    """Return the precisions, set to 0 where they would make the unit improper.
-
-    This happens only for unbounded units that are held at known values.
-    """
+    """Return the precisions, set to 0 where they would make the unit improper."""
     improper = unit.is_improper(unit.tilt(theta, 0 * precision, precision))
     if improper is None:
         return precision
     return namespace(precision).where(improper, 0 * precision, precision)
-
-
-def _covariances(machine, state):
-    """Return the covariances between neighbouring layers, as (l, matrix), averaged over rows."""
-    sides, n = _Sides.of(machine), state.means[0].shape[0]
-    xp, variances = namespace(sides.matrix), sides.join(state.variances)
-    total = xp.zeros_like(sides.matrix)
-    for rows, found in _factored(machine, sides, state, _careful(machine, state)):
-        left = xp.sqrt(variances[0][rows, :] / (1 + found.excess))
-        right = xp.sqrt(variances[1][rows, :] / (1 + xp.sum(found.Y * found.Y, axis=-2)))
-        products = (left[:, :, None] * found.V) @ (found.Y * right[:, None, :])
-        total += xp.sum(products, axis=0)
-    total *= 1 / n
-    return tuple((l, sides.block(total, l)) for l in range(len(machine.weights)))

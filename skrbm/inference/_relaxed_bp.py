@@ -70,14 +70,9 @@ class _Side(NamedTuple):
     sent: RelaxedMessages
     below: bool
 
-    @property
-    def axis(self):
-        """The axis of the neighbours."""
-        return -1 if self.below else -2
-
     def gather(self, x):
         """Sum over the neighbours."""
-        return namespace(x).sum(x, axis=self.axis)
+        return namespace(x).sum(x, axis=-1 if self.below else -2)
 
     def to_edges(self, x):
         """Add the axis of the neighbours to an array of the units of the layer."""
@@ -127,10 +122,9 @@ def _has_minimum(unit, theta, tilted):
 
 
 class _Responses(NamedTuple):
-    """Moments of a layer, and the derivatives of L by its parameters.
+    """Moments of a layer and those it sends, and the moments of x in L, ``first`` and ``second``.
 
-    ``first`` and ``second`` (of shape (n_rows, n_units[l])) are the moments of x in L; ``parts``
-    are the parts of both that the messages to each neighbour contribute.
+    ``parts`` are the parts of the latter that the messages to each neighbour contribute.
     """
 
     mean: Any
@@ -210,9 +204,6 @@ def _blocks(machine, state):
 
 def _joined(blocks):
     """Join the results of blocks of rows."""
-    blocks = tuple(blocks)
-    if len(blocks) == 1:
-        return blocks[0]
     return map_rows(lambda *leaves: namespace(leaves[0]).concat(leaves, axis=0), *blocks)
 
 
@@ -303,8 +294,12 @@ def _lagrangian(machine, state):
 
 def _derivatives(machine, state):
     """Return (mean, variance, further) of each layer by derivatives of L, and for each W the sum
-    over rows of dL/dW minus the product of the means."""
-    layers, pairs = [], [0.0] * len(machine.weights)
+    over rows of dL/dW minus the product of the means.
+
+    Rows where a derivative is far from its unit's mean get the moments of TAP.
+    """
+    layers, pairs, in_range = [], [0.0] * len(machine.weights), True
+    xp = namespace(state.means[0])
     for l in range(len(machine.units)):
         sides = tuple(_sides(machine, l, state))
         response = _respond(machine, l, sides)
@@ -313,37 +308,23 @@ def _derivatives(machine, state):
             first, second = _multipliers(side, response, part)
             pair = first * side.received.mean + side.W * second * side.received.variance
             pairs[l - side.below] = pairs[l - side.below] + pair
-    in_range = _in_range([response for response, *_ in layers])
-    chosen = tuple(_chosen(in_range[:, None], *layer) for layer in layers)
-    xp, covariances = namespace(in_range), []
-    for l, (W, pair) in enumerate(zip(machine.weights, pairs, strict=True)):
-        means = chosen[l + 1][0][:, :, None] * chosen[l][0][:, None, :]
-        variances = layers[l + 1][0].variance[:, :, None] * layers[l][0].variance[:, None, :]
-        rows = xp.where(in_range[:, None, None], pair - means, machine.scale * W * variances)
-        covariances.append(xp.sum(rows, axis=0))
-    return chosen, tuple(covariances)
-
-
-def _in_range(responses):
-    """Return the rows where no derivative of L is far from the unit's mean."""
-    xp = namespace(responses[0].mean)
-    in_range = True
-    for response in responses:
         square = response.first**2
         rounding = float(xp.finfo(square.dtype).eps) * (1 + square)
         apart = (response.first - response.mean) ** 2
         near = apart <= _FAR**2 * response.variance + rounding
         in_range = xp.all(near & (response.second - square >= -rounding), axis=1) & in_range
-    return in_range
-
-
-def _chosen(in_range, response, occupied, belief):
-    """Return the statistics: derivatives of L where in range, else the unit's own."""
-    xp = namespace(response.mean)
-    mean = xp.where(in_range, response.first, response.mean)
-    variance = xp.where(in_range, response.second - response.first**2, response.variance)
-    further = None if occupied is None else (xp.where(in_range, occupied, belief),)
-    return mean, variance, further
+    rows, statistics, covariances = in_range[:, None], [], []
+    for response, occupied, belief in layers:
+        mean = xp.where(rows, response.first, response.mean)
+        variance = xp.where(rows, response.second - response.first**2, response.variance)
+        further = None if occupied is None else (xp.where(rows, occupied, belief),)
+        statistics.append((mean, variance, further))
+    for l, (W, pair) in enumerate(zip(machine.weights, pairs, strict=True)):
+        means = statistics[l + 1][0][:, :, None] * statistics[l][0][:, None, :]
+        variances = layers[l + 1][0].variance[:, :, None] * layers[l][0].variance[:, None, :]
+        rest = xp.where(rows[:, :, None], pair - means, machine.scale * W * variances)
+        covariances.append(xp.sum(rest, axis=0))
+    return tuple(statistics), tuple(covariances)
 
 
 def _occupied(machine, l, sides):
