@@ -19,7 +19,7 @@ from ..arrays import (
     take_rows,
     to_numpy,
 )
-from ..units import Unit
+from ..units import ColumnUnits, Unit
 
 
 def _own(name):
@@ -253,59 +253,40 @@ def _log_norms(R):
 
 
 @dataclass(frozen=True, eq=False)
-class HeldColumns(Held):
+class HeldColumns(ColumnUnits):
     """Columns of several kinds, of which some have a precision matrix, with known values."""
 
-    total_statistics = _as_unit("total_statistics")
+    known: Any
+    observed: Any
+
+    def __post_init__(self):
+        """The parts have been checked."""
 
     @cached_property
-    def _parts(self):
-        """The units of each part, with their known values."""
-        split = (self.unit._split(x) for x in (self.known, self.observed))
-        return [held(*part) for part in zip(self.unit.units, *split, strict=True)]
+    def units(self):
+        """The kinds of the parts, with their known values."""
+        units = (unit for unit, _ in self.parts)
+        split = map(self._split, (self.known, self.observed))
+        return tuple(held(*part) for part in zip(units, *split, strict=True))
 
-    def _pairs(self, theta):
-        """Return pairs of the units of each part and their parameters."""
-        return list(zip(self._parts, self.unit._split(theta), strict=True))
+    n_rows, with_known = Held.n_rows, Held.with_known
+    _where = Held._where
 
-    def log_partition(self, theta):
-        return self.unit._join_sites([part.log_partition(own) for part, own in self._pairs(theta)])
+    def rows(self, index):
+        return type(self)(self.parts, take_rows(self.known, index), take_rows(self.observed, index))
 
     def log_partitions(self, theta, fields):
-        split = zip(self._pairs(theta), self.unit._split(fields), strict=True)
-        return sum(part.log_partitions(own, field) for (part, own), field in split)
-
-    def mean(self, theta):
-        return self.unit._join([part.mean(own) for part, own in self._pairs(theta)])
-
-    def mean_variance(self, theta):
-        found = []
-        for part, own in self._pairs(theta):
-            if part.unit.has_variances:
-                found.append(part.mean_variance(own))
-            else:
-                mean = part.mean(own)
-                found.append((mean, mean - mean * mean))
-        return tuple(self.unit._join(list(parts)) for parts in zip(*found, strict=True))
-
-    def moments(self, theta):
-        return self.mean_variance(theta)
-
-    def further(self, theta):
-        pairs = self._pairs(theta)
-        found = [part.further(own) if part.has_further else None for part, own in pairs]
-        return self.unit._join_further(theta, found)
-
-    def sample(self, theta, rng):
-        return self.unit._join([part.sample(own, rng) for part, own in self._pairs(theta)])
+        pairs = zip(self._thetas(theta), self._split(fields), strict=True)
+        return sum(unit.log_partitions(own, field) for (unit, own), field in pairs)
 
 
 def held(unit, known, observed):
     """Return units of which each row has some at known values, where ``observed``."""
     if not unit.is_joint:
         return Held(unit, known, observed)
-    kind = HeldColumns if hasattr(unit, "parts") else HeldJoint
-    return kind(unit, known, observed)
+    if hasattr(unit, "parts"):
+        return HeldColumns(unit.parts, known, observed)
+    return HeldJoint(unit, known, observed)
 
 
 def by_site(unit, columns):

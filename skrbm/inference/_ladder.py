@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from .._checks import check_count, check_number
-from ..arrays import cast, last_rows, like, make_rng, namespace, take_rows, to_numpy
+from ..arrays import cast, last_rows, make_rng, namespace, to_numpy
 from ..machine import Machine, check_has_integral, in_double, interpolate, log_ratio, uncoupled
 from ._annealing import anneal, own_bases, resampled
 from ._clamped import clamped
@@ -216,53 +216,14 @@ def exchanged_and_swept(machines, rows, turn, rng):
     the rows and a list of :class:`Exchange`.
     """
     pairs, rows, exchanges = range(turn % 2, len(machines) - 1, 2), list(rows), []
-    if pairs:
-        both = [rows[k + i] for k in pairs for i in (0, 1)]
-        lower, upper = ([machines[k + i] for k in pairs for _ in (0, 1)] for i in (0, 1))
-        gains = _each(gains_of, both, lower, upper)
-        for k, below, above in zip(pairs, gains[::2], gains[1::2], strict=True):
-            accepted, rate = metropolis(below - above, rng)
-            rows[k], rows[k + 1] = choose(accepted, (rows[k + 1], rows[k]), (rows[k], rows[k + 1]))
-            exchanges.append(Exchange(k, (below, above), rate, accepted))
-    return tuple(_each(lambda machine, x: _swept(machine, x, rng), rows, machines)), exchanges
-
-
-def _each(function, rows, *machines):
-    """Return ``function(*machines, rows)`` for each rung; by one call if all share their weights.
-
-    Each of ``machines`` is a sequence with one for each rung.
-    """
-    first = machines[0][0]
-    if any(
-        machine.weights[0] is not first.weights[0]
-        or machine.thetas[0].joint is not first.thetas[0].joint
-        for kind in machines
-        for machine in kind
-    ):
-        return [function(*of_rung) for of_rung in zip(*machines, rows, strict=True)]
-    n = rows[0].shape[0]
-    stacked = (_stacked(kind, n) for kind in machines)
-    out = function(*stacked, namespace(rows[0]).concat(list(rows), axis=0))
-    return [take_rows(out, slice(k * n, (k + 1) * n)) for k in range(len(rows))]
-
-
-def _stacked(machines, n):
-    """Return machines that share their weights as one machine with ``n`` rows for each."""
-    first = machines[0]
-    xp = namespace(first.weights[0])
-
-    def rows(*parts):
-        return xp.concat([xp.broadcast_to(part, (n, part.shape[-1])) for part in parts], axis=0)
-
-    thetas = tuple(
-        theta.map_columns(rows, *(machine.thetas[l] for machine in machines[1:]))
-        for l, theta in enumerate(first.thetas)
-    )
-    every = np.tile(np.arange(n), len(machines))
-    units = tuple(unit.rows(every) for unit in first.units)
-    options = {**like(first.weights[0]), "dtype": xp.float64}
-    scales = xp.concat([xp.full(n, float(machine.scale), **options) for machine in machines])
-    return replace(first, units=units, thetas=thetas, scale=scales)
+    for k in pairs:
+        both = rows[k], rows[k + 1]
+        below, above = (gains_of(machines[k], machines[k + 1], x) for x in both)
+        accepted, rate = metropolis(below - above, rng)
+        rows[k], rows[k + 1] = choose(accepted, both[::-1], both)
+        exchanges.append(Exchange(k, (below, above), rate, accepted))
+    swept = (_swept(machine, x, rng) for machine, x in zip(machines, rows, strict=True))
+    return tuple(swept), exchanges
 
 
 def ladder_of(

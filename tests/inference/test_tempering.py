@@ -155,22 +155,6 @@ def test_chains_forget_their_start(kinds):
     assert_joint_distribution(Exact(machine), state.layers)
 
 
-def test_both_ways_of_sweeping_are_one():
-    """Rungs that share weights go in one product, and others one by one, with the same draws."""
-    machine = make(("gaussian", "bernoulli"))
-    machines = Tempering(BETAS).machines(machine)
-    copies = tuple(m.copy() for m in machines)
-    rows = tuple(exact_chains(Exact(m), 5).layers[0] for m in machines)
-    samples = tuple(rows)
-    rates = []
-    for own in (machines, copies):
-        method = Tempering(Ladder(own, samples))
-        state = Replicas(Gibbs().state_at(machine, rows[-1], rng_of(machine)).layers, rows[:-1])
-        rates.append([pair.gains for pair in method.moved(own[-1], state, rng_of(machine))[1]])
-    for pair, other in zip(*rates, strict=True):
-        assert_allclose(pair, other, rtol=1e-9, atol=1e-9)
-
-
 def test_modes_that_gibbs_sampling_does_not_leave():
     """Half of all time is spent in each mode, within 5 standard errors over chains."""
     machine = two_modes()
