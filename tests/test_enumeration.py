@@ -49,18 +49,6 @@ def test_log_partition_of_each_row(kinds, sizes, elements, monkeypatch):
     assert_allclose(log_partition(rows[0]), expected[0], rtol=1e-10)
 
 
-@kinds_and_sizes
-def test_log_partition_at_a_scale_for_each_row(kinds, sizes, monkeypatch):
-    monkeypatch.setattr(_enumeration, "_BLOCK_ELEMENTS", 1)
-    machine, scales = random_machine(kinds, sizes, 0, 1.0), np.array([0.0, 0.5, 1.2])
-    machine, same = with_rows(machine, scales.size)
-    expected = [
-        Exact(replace(row, scale=float(scale))).log_z
-        for row, scale in zip(same, scales, strict=True)
-    ]
-    assert_allclose(log_partition(replace(machine, scale=scales)), expected, rtol=1e-10)
-
-
 def test_any_layers_may_be_enumerated():
     machine, rows = with_rows(random_machine(("bernoulli",) * 2, (3, 4), 0, 1.0), 5)
     expected = [Exact(row).log_z for row in rows]

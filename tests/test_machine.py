@@ -30,8 +30,6 @@ from skrbm.machine import (
     _energy,
     check_has_integral,
     conditional,
-    coupled,
-    coupling,
     data_moments,
     energy,
     has_integral,
@@ -260,112 +258,45 @@ def test_sums_and_differences_of_moments(kinds):
             assert_allclose(part, truth, rtol=1e-10, atol=1e-12)
 
 
-# A scale for each row: the same as a machine for each row.
-
-SCALES = np.array([0.0, 0.3, 1.0, 1.7])
+# Thetas for each row: the same as a machine for each row.
 
 
-def scaled(kinds, thetas_of_rows=False):
-    """A machine with a scale for each row, the machines of its rows, and layers of values."""
-    machine = make(kinds)
-    if thetas_of_rows:
-        fields = np.random.default_rng(5).standard_normal((SCALES.size, machine.n_units[0]))
-        machine = machine.tilted(0, fields)
-    layers = rows(make(kinds), SCALES.size)
-    singles = [
-        dataclasses.replace(machine.rows(slice(r, r + 1)), scale=float(scale))
-        for r, scale in enumerate(SCALES)
-    ]
-    return dataclasses.replace(machine, scale=SCALES), singles, layers
-
-
-def each(function, singles, layers):
-    """``function(machine, layers)`` of each row by itself, stacked."""
-    parts = [function(single, [x[r : r + 1] for x in layers]) for r, single in enumerate(singles)]
-    return np.concatenate([np.reshape(part, (1, -1)) for part in parts]).squeeze()
-
-
-ROW_FUNCTIONS = {
-    "energy": energy,
-    "coupling": lambda machine, layers: coupling(machine, machine.squares, layers, power=2),
-    "coupled": lambda machine, layers: coupled(machine, machine.cubes, 1, layers, power=3),
-    "field": lambda machine, layers: conditional(machine, 1, layers).field,
-}
-thetas_of_rows = pytest.mark.parametrize("thetas_of_rows", [False, True])
+def of_rows(kinds, n=4):
+    """A machine with visible fields for each row, the machines of its rows, and layers."""
+    machine = make(kinds, scale=0.7)
+    fields = np.random.default_rng(5).standard_normal((n, machine.n_units[0]))
+    machine = machine.tilted(0, fields)
+    return machine, [machine.rows(slice(r, r + 1)) for r in range(n)], rows(make(kinds), n)
 
 
 @few_shapes
-@thetas_of_rows
-@pytest.mark.parametrize("name", ROW_FUNCTIONS)
-def test_a_scale_for_each_row_is_a_machine_for_each_row(kinds, thetas_of_rows, name):
-    machine, singles, layers = scaled(kinds, thetas_of_rows)
-    function = ROW_FUNCTIONS[name]
-    assert_allclose(function(machine, layers), each(function, singles, layers), rtol=1e-12)
+def test_energies_of_thetas_for_each_row(kinds):
+    machine, singles, layers = of_rows(kinds)
+    expected = [energy(m, [x[r : r + 1] for x in layers])[0] for r, m in enumerate(singles)]
+    assert_allclose(energy(machine, layers), expected, rtol=1e-12)
 
 
-@thetas_of_rows
-def test_free_energy_at_a_scale_for_each_row(thetas_of_rows, monkeypatch):
+def test_free_energies_of_thetas_for_each_row(monkeypatch):
     monkeypatch.setattr(_energy, "_BLOCK_ROWS", 3)
-    machine, singles, (X, _) = scaled(("gaussian", "bernoulli"), thetas_of_rows)
-    expected = each(lambda m, layers: _energy.free_energy(m, layers[0]), singles, [X])
+    machine, singles, (X, _) = of_rows(("gaussian", "bernoulli"))
+    expected = [_energy.free_energy(m, X[r : r + 1])[0] for r, m in enumerate(singles)]
     assert_allclose(_energy.free_energy(machine, X), expected, rtol=1e-12)
     assert_allclose(_energy.precise_free_energy(machine, X), expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("index", [slice(1, 3), np.array([3, 0])], ids=["slice", "array"])
-def test_rows_take_their_scales(index):
-    machine, _, _ = scaled(("gaussian", "bernoulli"))
-    assert machine.n_rows == SCALES.size
-    assert_array_equal(machine.rows(index).scale, SCALES[index])
-    assert machine.rows(index).weights[0] is machine.weights[0]
-    assert machine.astype(np.float32).scale.dtype == np.float32
-    assert not np.may_share_memory(machine.copy().scale, machine.scale)
-
-
-def test_interpolate_to_a_beta_for_each_row():
-    kinds = ("double_relu", "bernoulli")
-    machine = make(kinds, scale=0.8)
-    base, betas = uncoupled(machine, make(kinds, seed=4).thetas[0]), np.array([0.0, 0.4, 1.0])
-    between, X = interpolate(base, machine, betas), rows(machine, 3)[0]
-    expected = [
-        _energy.free_energy(interpolate(base, machine, float(beta)), X[r : r + 1])[0]
-        for r, beta in enumerate(betas)
-    ]
-    assert_allclose(_energy.free_energy(between, X), expected, rtol=1e-12)
-    again = interpolate(base, dataclasses.replace(machine, scale=0.8 * betas), 0.5)
-    assert_allclose(again.scale, 0.4 * betas)
-
-
-def test_pair_statistics_at_a_scale_for_each_row():
-    machine, singles, _ = scaled(("gaussian", "bernoulli"))
-    generator = np.random.default_rng(0)
-    draw = [tuple(generator.random((SCALES.size, n)) for n in machine.n_units) for _ in range(3)]
-    block = Block(draw[0], draw[1], 0.3, draw[2])
-    expected = sum(
-        dense_pair(single, Moments((_row_of(block, r),)), 0) for r, single in enumerate(singles)
-    )
-    out = Moments((block,)).add_pair(machine, 0, np.zeros_like(expected), 1.0)
-    assert_allclose(out, expected, rtol=1e-12)
-
-
-def _row_of(block, r):
-    parts = (tuple(part[r : r + 1] for part in parts) for parts in (block.means, block.variances))
-    return Block(*parts, block.weight, tuple(part[r : r + 1] for part in block.pair))
-
-
 @pytest.mark.parametrize("library", OTHER_LIBRARIES)
-def test_other_libraries_weigh_and_scale_rows(library):
+def test_other_libraries_weigh_rows(library):
     xp = pytest.importorskip(library)
-    machine, _, (X, H) = scaled(("gaussian", "bernoulli"), True)
+    machine, _, (X, H) = of_rows(("gaussian", "bernoulli"))
     weights = np.array([0.1, 0.2, 0.3, 0.4])
     same = Machine(
         machine.units,
         tuple(theta.map(xp.asarray) for theta in machine.thetas),
         tuple(map(xp.asarray, machine.weights)),
-        xp.asarray(machine.scale),
+        machine.scale,
     )
-    values, others = (X, H), (xp.asarray(X), xp.asarray(H))
-    assert_allclose(to_numpy(energy(same, others)), energy(machine, values), rtol=1e-10)
+    others = xp.asarray(X), xp.asarray(H)
+    assert_allclose(to_numpy(energy(same, others)), energy(machine, (X, H)), rtol=1e-10)
     found = data_moments(same, others[0], xp.asarray(weights)).reduced(same)
     truth = data_moments(machine, X, weights).reduced(machine)
     for (_, a), (_, b) in zip(found.matrices, truth.matrices, strict=True):
@@ -373,8 +304,6 @@ def test_other_libraries_weigh_and_scale_rows(library):
         assert_allclose(to_numpy(a), b, rtol=1e-10)
     for (_, a), (_, b) in zip(found.sums, truth.sums, strict=True):
         assert_allclose(to_numpy(a.field), b.field, rtol=1e-10)
-    index = np.array([2, 0])
-    assert_array_equal(to_numpy(same.rows(index).scale), SCALES[index])
 
 
 # The machine itself.

@@ -1,7 +1,7 @@
 """The pseudo-likelihood, which needs no log Z."""
 
 from ..arrays import cast, namespace, row_blocks, softplus
-from ..machine import _enumeration, above_visible, hidden_layers, input_field, is_per_row
+from ..machine import _enumeration, above_visible, hidden_layers, input_field
 from ._density import density_of
 
 _BLOCK_ELEMENTS = 2**22  # of the largest temporary array in blockwise evaluation
@@ -47,10 +47,9 @@ def _sum_over_bits(machine, X):
     W, bias = machine.weights[0], machine.thetas[0].field
     field, xp = input_field(machine, 1, (X, None)), namespace(X)
     here, total = _hidden_log_partition(machine, field), 0.0
-    scale = machine.scale[:, None] if is_per_row(machine.scale) else machine.scale
     for i in range(X.shape[1]):
         flip = 1 - 2 * X[:, i : i + 1]
-        gain = _hidden_log_partition(machine, field + (scale * flip) * W[:, i]) - here
+        gain = _hidden_log_partition(machine, field + (machine.scale * flip) * W[:, i]) - here
         total = total - softplus(gain + cast(flip[:, 0] * bias[i], xp.float64))
     return total
 

@@ -222,7 +222,7 @@ class AdaptiveTAP(FixedPoint):
         The default of ``damping`` is 0.5.
     """
 
-    needs = Needs(units=("takes_precision",), one_scale=True)
+    needs = Needs(units=("takes_precision",))
 
     damping: float = 0.5
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from ..arrays import cast, cumulative_sum, like, namespace
-from ..machine import conditional, difference, input_field, interpolate, is_per_row
+from ..machine import conditional, difference, input_field, interpolate
 from ._fixed_point import choose, map_rows
 from ._gibbs import accept, samples_exactly
 
@@ -75,8 +75,6 @@ def anneal(
     n_groups : int, default=1
         Number of groups of equal size, one after the other, within which chains are resampled.
     """
-    if is_per_row(machine.scale):
-        raise ValueError("annealing needs one scale for all rows; anneal one machine at a time")
     machine, base = (each.of_rows(layers[0]) for each in (machine, base))
     path, layers, n_steps = _Path(machine, base), tuple(layers), None
     fields, last = path.fields(layers), path.at(0.0)

@@ -60,7 +60,7 @@ class BeliefPropagation(FixedPoint):
         that of the visible units, the hidden ones summed over. Learning wants "sum".
     """
 
-    needs = Needs(units=("is_binary",), one_hidden_layer=True, one_scale=True)
+    needs = Needs(units=("is_binary",), one_hidden_layer=True)
     alternative = "'tap'"
 
     product: str = "sum"

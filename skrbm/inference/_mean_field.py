@@ -77,8 +77,7 @@ class NaiveMeanField(FixedPoint):
 
     @property
     def needs(self):
-        units = tuple(term.needs for term in self.terms)
-        return Needs(units=units, one_scale=len(units) > 1)
+        return Needs(units=tuple(term.needs for term in self.terms))
 
     def _unit_moments(self, unit, theta):
         """Return mean and variance; the variance is None if it is not needed."""

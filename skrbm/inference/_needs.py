@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 from .._params import HyperParameters
-from ..machine import is_per_row
 
 CAPABILITIES = {
     "takes_precision": "units that take a precision",
@@ -26,14 +25,11 @@ class Needs(NamedTuple):
         The same for the visible units alone.
     one_hidden_layer : bool
         Whether the machine must have one hidden layer.
-    one_scale : bool
-        Whether all rows must share the factor on the couplings.
     """
 
     units: tuple = ()
     visible: tuple = ()
     one_hidden_layer: bool = False
-    one_scale: bool = False
 
 
 class InferenceMethod(HyperParameters):
@@ -63,8 +59,6 @@ class InferenceMethod(HyperParameters):
             missing += [kind + CAPABILITIES[name] for name in lacking]
             if lacking:  # units that advise something themselves know better
                 advice += [unit.alternative for unit in machine.units if unit.alternative]
-        if needs.one_scale and is_per_row(machine.scale):
-            missing.append("one scale for all rows")
         if not missing:
             return None
         units, instead = ", ".join(map(str, machine.units)), [*advice, self.alternative][0]

@@ -230,7 +230,7 @@ class RelaxedBP(FixedPoint):
     max_iter, tol, damping, start, n_starts : as in :class:`FixedPoint`
     """
 
-    needs = Needs(units=("takes_precision", "has_central_moments"), one_scale=True)
+    needs = Needs(units=("takes_precision", "has_central_moments"))
     alternative = "TAP"
 
     def state_at(self, machine, X):

@@ -88,7 +88,7 @@ class Tempering(Sampler):
     simulations. Journal of the Physical Society of Japan 65.
     """
 
-    needs = Needs(one_hidden_layer=True, one_scale=True)
+    needs = Needs(one_hidden_layer=True)
     has_rungs = True
 
     rungs: Any = None

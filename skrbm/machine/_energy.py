@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from ..arrays import Array, cast, cholesky, matmul, namespace, row_sums, take_rows, to_numpy
 from ..exceptions import DivergenceError
 from ..units import Theta, Unit
-from ._machine import Layers, Machine, condition, is_per_row
+from ._machine import Layers, Machine, condition
 
 _BLOCK_ROWS = 1024  # rows whose free energies are computed together
 
@@ -107,7 +107,7 @@ def precise_free_energy(machine: Machine, X: Array) -> Array:
     return namespace(parts[0]).concat(parts, axis=0)
 
 
-def interpolate(machine0: Machine, machine1: Machine, beta: Any) -> Machine:
+def interpolate(machine0: Machine, machine1: Machine, beta: float) -> Machine:
     """Return the machine at ``beta`` between two with the same units.
 
     Parameters
@@ -115,16 +115,13 @@ def interpolate(machine0: Machine, machine1: Machine, beta: Any) -> Machine:
     machine0, machine1 : Machine
         Machines with the same weights, which the result shares, or with the same scale. A scale of
         0 means no couplings.
-    beta : float or array of shape (n_rows,)
-        From 0 (``machine0``) to 1 (``machine1``), one number or one for each row of the result.
+    beta : float
+        From 0 (``machine0``) to 1 (``machine1``).
     """
-    column = beta[:, None] if is_per_row(beta) else beta
 
     def between(theta0: Theta, theta1: Theta) -> Theta:
         if theta0.joint is theta1.joint:  # a matrix that both share stays as it is
-            return theta0.map_columns(lambda a, b: a + column * (b - a), theta1)
-        if is_per_row(beta):
-            raise ValueError("machines with two precision matrices have one inverse temperature")
+            return theta0.map_columns(lambda a, b: a + beta * (b - a), theta1)
         return theta0.map(lambda a, b: a + beta * (b - a), theta1)
 
     thetas = tuple(map(between, machine0.thetas, machine1.thetas))

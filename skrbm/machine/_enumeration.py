@@ -13,7 +13,7 @@ import numpy as np
 from .._checks import check_count
 from ..arrays import Array, cast, from_numpy, log_sum_exp, namespace, to_numpy
 from ..units import Gaussian, Theta, Unit
-from ._machine import Machine, conditional, is_per_row
+from ._machine import Machine, conditional
 
 MAX_UNITS = 20  # units that are always enumerated: 2**20 configurations
 # Sums by halves: more configurations than are summed one by one, pairs of halves that are summed
@@ -133,8 +133,7 @@ def configurations(
         theta.map_columns(lambda part: part[:, None, :] if part.ndim > 1 else part)
         for theta in machine.thetas
     )
-    scale = machine.scale[:, None] if is_per_row(machine.scale) else machine.scale
-    machine = replace(machine, thetas=thetas, scale=scale)
+    machine = replace(machine, thetas=thetas)
     values: list[Array | None]
     for start in range(0, n, size):
         numbers, values = np.arange(start, min(start + size, n)), [None] * len(thetas)

@@ -14,7 +14,6 @@ from ..arrays import (
     matmul,
     namespace,
     numbers,
-    take_rows,
     value_range,
 )
 from ..units import Theta, Unit
@@ -43,15 +42,14 @@ class Machine:
     weights : tuple of arrays of shape (n_units[l + 1], n_units[l])
         Couplings. A restricted Boltzmann machine has one matrix, ``components_``, and independent
         units have none.
-    scale : float or array of shape (n_rows,), default=1.0
-        Factor on all couplings, so that annealing need not copy the weights. With an array each
-        row has its own, so that replicas at different temperatures are rows of one product.
+    scale : float, default=1.0
+        Factor on all couplings, so that annealing need not copy the weights.
     """
 
     units: tuple[Unit, ...]
     thetas: tuple[Theta, ...]
     weights: tuple[Array, ...]
-    scale: Any = 1.0
+    scale: float = 1.0
 
     def __post_init__(self) -> None:
         dtype = self.dtype
@@ -59,8 +57,6 @@ class Machine:
         if any(part is not None and part.dtype != dtype for part in parts):
             thetas = tuple(theta.map(lambda part: cast(part, dtype)) for theta in self.thetas)
             object.__setattr__(self, "thetas", thetas)
-        if is_per_row(self.scale):
-            object.__setattr__(self, "scale", cast(self.scale, dtype))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields without cached properties, for copies and files."""
@@ -78,15 +74,13 @@ class Machine:
 
     @property
     def n_rows(self) -> int | None:
-        """Number of rows that have their own parameters or scale, None if all rows share them."""
+        """Number of rows that have their own parameters, None if all rows share them."""
         own = [
             part.shape[0]
             for theta in self.thetas
             for part in theta[:-1]  # all rows share the matrix ``joint``
             if part is not None and part.ndim > 1
         ]
-        if is_per_row(self.scale):
-            own.append(self.scale.shape[0])
         own += [unit.n_rows for unit in self.units if unit.n_rows is not None]
         return own[0] if own else None
 
@@ -115,10 +109,9 @@ class Machine:
         """Return the machine of some rows, itself if all rows have the same distribution."""
         if self.n_rows is None:
             return self
-        scale = take_rows(self.scale, index) if is_per_row(self.scale) else self.scale
         thetas = tuple(theta.rows(index) for theta in self.thetas)
         units = tuple(unit.rows(index) for unit in self.units)
-        machine = replace(self, units=units, thetas=thetas, scale=scale)
+        machine = replace(self, units=units, thetas=thetas)
         known = {name: self.__dict__[name] for name in _OF_WEIGHTS if name in self.__dict__}
         machine.__dict__.update(known)  # of the same weights
         return machine
@@ -150,7 +143,6 @@ class Machine:
             self,
             thetas=tuple(theta.map(copied) for theta in self.thetas),
             weights=tuple(copied(W) for W in self.weights),
-            scale=copied(self.scale) if is_per_row(self.scale) else self.scale,
         )
 
     def astype(self, dtype: Any) -> "Machine":
@@ -190,8 +182,8 @@ class Machine:
 
 
 def is_per_row(x: Any) -> bool:
-    """Whether a weight or a scale is an array with a number for each row, not one number."""
-    return type(x) is not float and getattr(x, "ndim", 0) > 0  # the usual type is checked first
+    """Whether a weight of rows is an array with a number for each, not one number."""
+    return getattr(x, "ndim", 0) > 0
 
 
 def coupled(
@@ -224,8 +216,6 @@ def coupled(
     if l + 1 < len(layers) and layers[l + 1] is not None:
         above = matmul(layers[l + 1], matrices[l])
         total = above if total is None else total + above
-    if is_per_row(machine.scale):
-        return total * machine.scale[..., None] ** power
     if machine.scale != 1:
         total *= machine.scale**power
     return total

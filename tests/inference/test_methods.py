@@ -1,6 +1,6 @@
 """Names and hyper-parameters of methods, and what methods need of machines."""
 
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -10,7 +10,6 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from skrbm import TAPRBM, GaussianBernoulliRBM
-from skrbm.evaluation import pseudo_log_likelihood
 from skrbm.inference import (
     CAPABILITIES,
     FIXED_POINTS,
@@ -28,12 +27,10 @@ from skrbm.inference import (
     RelaxedBP,
     Sampler,
     Tempering,
-    anneal,
     method_names,
     resolve,
-    solve_to_convergence,
 )
-from skrbm.machine import Machine, uncoupled
+from skrbm.machine import Machine
 from skrbm.units import UNITS, Bernoulli, Categorical, Fractional, Gaussian, Theta
 
 
@@ -170,35 +167,3 @@ def test_machines_that_lack_nothing():
     NaiveMeanField().check(FRACTIONAL)
     AdaptiveTAP().check(DEEP)
     Langevin().check(REAL)
-
-
-def replicas():
-    """A machine of two rows with couplings of different strength, and one machine for each."""
-    machine = random_machine(("bernoulli", "bernoulli"), (3, 2), 0)
-    scales = np.array([0.5, 1.0])
-    return replace(machine, scale=scales), [replace(machine, scale=float(s)) for s in scales]
-
-
-def test_methods_for_one_scale_refuse_several():
-    machine, (first, _) = replicas()
-    for name in ("tap3", "adaptive_tap", "relaxed_bp", "bp"):
-        METHODS[name].check(first)
-        with pytest.raises(ValueError, match="one scale for all rows"):
-            METHODS[name].check(machine)
-    with pytest.raises(ValueError, match="one scale for all rows"):
-        anneal(machine, uncoupled(machine), [0.0, 1.0], (np.zeros((2, 3)), None), None)
-
-
-@pytest.mark.parametrize("name", ["naive_mean_field", "tap"])
-def test_fixed_points_of_rows_with_their_own_scale(name):
-    machine, singles = replicas()
-    method, X = METHODS[name], np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 1.0]])
-    method.check(machine)
-    together = solve_to_convergence(method, machine, method.state_at(machine, X)).state
-    values = method.log_partition(machine, together)
-    for i, single in enumerate(singles):
-        alone = solve_to_convergence(method, single, method.state_at(single, X[i : i + 1])).state
-        assert_allclose(together.means[0][i], alone.means[0][0], atol=1e-6)
-        assert_allclose(values[i], method.log_partition(single, alone)[0], atol=1e-6)
-    alone = [pseudo_log_likelihood(m, X[i : i + 1])[0] for i, m in enumerate(singles)]
-    assert_allclose(pseudo_log_likelihood(machine, X), alone, rtol=1e-12)
