@@ -210,7 +210,7 @@ def coupled(
     -------
     array of shape (n_rows, n_units[l])
     """
-    total = None
+    total: Any = None
     if l > 0 and layers[l - 1] is not None:
         total = matmul(layers[l - 1], matrices[l - 1].T)
     if l + 1 < len(layers) and layers[l + 1] is not None:
