@@ -121,8 +121,10 @@ class _RunMoments:
 def remaining(begin, end, rows):
     """Return the autocorrelation of chains from one step to another, a float.
 
-    It is the largest one along the first eight principal directions of data: 1 less the variance of
-    the displacement of the chains, over twice the variance of the data.
+    It is the largest one along the first eight principal directions of data: 1 less the mean square
+    of the displacement of the chains, over that of their distances from the mean of the data at
+    both steps. So chains in one of several modes are correlated, and those of a machine that has
+    not yet learnt the variance along a direction are not.
 
     Parameters
     ----------
@@ -130,11 +132,12 @@ def remaining(begin, end, rows):
     rows : ndarray of shape (n_rows, n_visible)
         The data.
     """
-    rows = rows - rows.mean(axis=0, dtype=np.float64)
-    _, deviations, directions = np.linalg.svd(rows, full_matrices=False)
-    moved = (end - begin) @ directions[:_DIRECTIONS].T
-    variances = deviations[:_DIRECTIONS] ** 2 / rows.shape[0]
-    return 1.0 - float((np.var(moved, axis=0) / (2 * variances + 1e-300)).min())
+    mean = rows.mean(axis=0, dtype=np.float64)
+    directions = np.linalg.svd(rows - mean, full_matrices=False)[2][:_DIRECTIONS].T
+    moved, first, last = (
+        np.mean((x @ directions) ** 2, axis=0) for x in (end - begin, begin - mean, end - mean)
+    )
+    return 1.0 - float((moved / (first + last + 1e-300)).min())
 
 
 @dataclass(frozen=True)

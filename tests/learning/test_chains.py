@@ -11,7 +11,7 @@ from scipy import stats
 
 from skrbm.arrays import make_rng
 from skrbm.inference import Gibbs, GibbsLangevin, Langevin, sample
-from skrbm.learning import GRADIENTS, ChainPhase, Noise
+from skrbm.learning import CORRELATED, GRADIENTS, ChainPhase, Noise
 from skrbm.machine import Machine, condition
 from skrbm.units import Bernoulli, Gaussian, Theta
 
@@ -152,7 +152,8 @@ def test_chains_that_stay_in_modes_along_a_lesser_direction_are_correlated():
     machine = Machine((Bernoulli(),) * 2, (Theta(fields), Theta(np.array([-60.0]))), (W,))
     phase, rng = ChainPhase(Gibbs()), make_rng(0, W)
     state = phase.init(machine, rng, 100, rows)
-    assert phase.autocorrelation(machine, state, rows, rng) > 0.9
-    free = Machine(machine.units, (Theta(0 * fields), Theta(np.zeros(1))), (0 * W,))
+    assert phase.autocorrelation(machine, state, rows, rng) > CORRELATED
+    # Bits without couplings mix in a sweep, also with less variance than the data have.
+    free = Machine(machine.units, (Theta(0 * fields - 2), Theta(np.zeros(1))), (0 * W,))
     state = phase.init(free, rng, 100, rows)
     assert phase.autocorrelation(free, state, rows, rng) < 0.7
