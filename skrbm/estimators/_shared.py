@@ -66,7 +66,7 @@ _SHARED = {
 """,
     "verbose": """\
     verbose : int, default=0
-        Whether to print measurements and the remaining time after each epoch.
+        Whether to print the last measurements and the remaining time, after about 40 of the epochs.
 """,
     "random_state": """\
     random_state : int, RandomState instance or None, default=None

@@ -196,13 +196,18 @@ class LikelihoodMonitor(Monitor):
             late = self.measure(machine, state)
             late.pop("tap_log_likelihood", None)
         with np.errstate(over="ignore", invalid="ignore"):  # of large parameters
-            message = ranks().first(self.warning(machine, state) if ranks().rank == 0 else None)
+            found = self.warning(machine, state) if ranks().rank == 0 else None
+            message, own = ranks().first(found or (None, None))
+        if self.rows.has_missing and own is not None:
+            late["log_likelihood"] = own
         if message is not None:
             warnings.warn(message, ConvergenceWarning, stacklevel=9)
         return self.agreed(machine, late) if late else {}
 
     def warning(self, machine, state):
-        """Return what is wrong with a machine at the end of a fit, and what to do; None if nothing.
+        """Return what is wrong with a machine at the end of a fit, and its log-likelihood.
+
+        Each is None if there is nothing to tell.
 
         Parameters
         ----------
@@ -211,16 +216,16 @@ class LikelihoodMonitor(Monitor):
             Of the model phase.
         """
         if share_of_zeros(machine.weights) == 1:
-            return "All weights are 0, so that the units are independent; lower alpha."
+            return "All weights are 0, so that the units are independent; lower alpha.", None
         if not self.is_density or self.end is None or len(machine.units) > 2:
-            return None
+            return None, None
         density = self.density(machine, state)
-        index, log_z = self._compared(density)
+        (index, log_z), likelihood = self._compared(density), None
         if len(index):
             weights = self.weights[: len(index)]
             own = self._log_weights(density, index) - log_z.value
             independent = self._independent(density, index)
-            loss = independent - own
+            loss, likelihood = independent - own, float(np.average(own, weights=weights))
             mean = np.average(loss, weights=weights)
             variance = np.average((loss - mean) ** 2, weights=weights)
             error = math.hypot(log_z.std, (variance / weights.sum()) ** 0.5)
@@ -229,18 +234,17 @@ class LikelihoodMonitor(Monitor):
                 if self.has_rate:
                     remedy = "; lower learning_rate, or scale X"
                 return (
-                    "The log-likelihood of training rows, "
-                    f"{np.average(own, weights=weights):.4g}, is below that of independent "
-                    f"columns, {np.average(independent, weights=weights):.4g}{remedy}."
-                )
+                    f"The log-likelihood of training rows, {likelihood:.4g}, is below that of "
+                    f"independent columns, {np.average(independent, weights=weights):.4g}{remedy}."
+                ), likelihood
         found = None if self.has_rate else self._mismatch(machine, state)
         if found is None:
-            return None
+            return None, likelihood
         return (
             "Learning has not converged, or chains have not mixed: means and correlations of the "
             f"model are {found:.2g} standard deviations away from those of the data"
             f"{self.phase().remedy}."
-        )
+        ), likelihood
 
     def _compared(self, density):
         """Return which rows are compared with independent units, and log Z.

@@ -2,10 +2,10 @@
 
 import copy
 import itertools
-import math
 import time
 import warnings
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from statistics import fmean
 from typing import Any
 
@@ -116,22 +116,27 @@ class NoTask:
 
 
 _IN_NATS = ("log_likelihood", "tap_log_likelihood", "score")
+_PRINTED = 40  # rows of a fit
 _NOT_PRINTED = ("epoch", "time", "learning_rate", "log_likelihood_std")
 
 
 def recorder(history, verbose=None):
     """Return a function that adds rows to a history, a dict of lists, and prints them.
 
-    With ``adds=False`` it writes into the last row, and prints nothing. NaN stands where a quantity
-    was not measured. ``left`` is the number of epochs to come, None if it is not known. ``verbose``
-    is the name under which rows are printed, None for no print.
+    With ``adds=False`` it writes into the last row. NaN stands where a quantity was not measured.
+    ``left`` is the number of epochs to come, None if it is not known. ``verbose`` is the name under
+    which about 40 rows of a fit are printed, with what was measured last; None for no print.
     """
-    seconds = []
+    seconds, last = [], {}
 
     def record(row, adds=True, left=None):
-        if verbose and adds:  # before the row is there: an interruption leaves all of it or none
-            seconds.append(row["time"])
-            print(f"[{verbose}] {_line(row, left, fmean(seconds))}", flush=True)
+        if verbose:  # before the row is there: an interruption leaves all of it or none
+            seconds.extend([row["time"]] if adds else [])
+            last.update({k: v for k, v in row.items() if k not in _NOT_PRINTED and isfinite(v)})
+            is_printed = not left or len(seconds) % (-(-(len(seconds) + left) // _PRINTED)) == 0
+            if is_printed or len(seconds) == 1:
+                epoch = row["epoch"] if adds else history["epoch"][-1]
+                print(f"[{verbose}] {_line(epoch, last, left, fmean(seconds))}", flush=True)
         n_rows = len(next(iter(history.values()), ()))
         for name in [*(history | row)]:  # in the order in which they were first recorded
             column = history.setdefault(name, [float("nan")] * n_rows)
@@ -143,15 +148,12 @@ def recorder(history, verbose=None):
     return record
 
 
-def _line(row, left, seconds):
+def _line(epoch, measured, left, seconds):
     """Return what is printed of an epoch: its number, what was measured, and the time left."""
-    number = f"epoch {row['epoch']}"
-    if left is not None:
-        number += f" of {row['epoch'] + left}"
+    number = f"epoch {epoch}" if left is None else f"epoch {epoch} of {epoch + left}"
     parts = [
         f"{name.replace('_', ' ')} {value:.4g}{' nats' * (name in _IN_NATS)}"
-        for name, value in row.items()
-        if name not in _NOT_PRINTED and math.isfinite(value)
+        for name, value in measured.items()
     ]
     if left:
         parts.append(f"{left * seconds:.0f} s left")

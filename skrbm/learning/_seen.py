@@ -17,9 +17,13 @@ _ELEMENTS = 2**20  # of the weights of entries that are multiplied together
 
 
 class SeenState(NamedTuple):
-    """Where the chains of the last batch ended, a CSR array of the shape of the batch."""
+    """Where the chains of the last batch ended, a CSR array of the shape of the batch.
+
+    ``error`` is the root mean square of its entries less what draws of the hidden units predict.
+    """
 
     rows: Any
+    error: float = float("nan")
 
 
 def fields_of_entries(machine, hidden, X):
@@ -60,11 +64,16 @@ class SeenPhase(ModelPhase):
         hidden, theta = machine.units[1], condition(machine, X)
         precision = machine.thetas[0].precision[X.indices]
         field = fields_of_entries(machine, hidden.sample(theta, rng), X)
-        drawn = field / precision + rng.normal(X.data.shape) / precision**0.5
+        mean = field / precision
+        drawn = mean + rng.normal(X.data.shape) / precision**0.5
         rows = sp.csr_array((drawn, X.indices, X.indptr), shape=X.shape)
         data = _moments(X, hidden.mean(theta))
         model = _moments(rows, hidden.mean(condition(machine, rows)))
-        return SeenState(rows), data, model
+        error = float(np.sqrt(np.mean((X.data - mean) ** 2))) if X.nnz else 0.0
+        return SeenState(rows, error), data, model
+
+    def report(self, state):
+        return {"error": state.error}
 
     def visible(self, state):
         return state.rows

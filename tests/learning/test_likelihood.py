@@ -220,7 +220,7 @@ def test_wrong_shares_of_modes_give_a_warning(no_sums, share, n, warns):
     watch, phase = monitor(machine, X, ChainPhase(Gibbs()), held_out=False)
     state = phase.init(machine, make_rng(0, X), 30, X[:30])
     watch.measure(machine, state)
-    message = watch.warning(machine, state)
+    message, _ = watch.warning(machine, state)
     assert (message is not None) == warns
     if warns:
         assert "have not mixed" in message and phase.remedy in message
@@ -238,7 +238,7 @@ def test_the_end_is_compared_with_independent_units(above, std, warns, monkeypat
     log_z = LogPartition(np.exp(thetas[0].field).sum() + 3 * np.log(2) + above, std)
     monkeypatch.setattr(watch._tracker, "estimate", lambda machine, budget: log_z)
     watch.measure(machine, None)
-    message = watch.warning(machine, None)
+    message, _ = watch.warning(machine, None)
     assert (message is not None) == warns
     assert not warns or "below that of independent columns" in message
 

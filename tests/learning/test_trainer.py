@@ -169,3 +169,13 @@ def test_history_has_nan_where_a_quantity_was_not_measured():
     assert_array_equal(history["score"], [nan, nan, 7, nan])
     assert_array_equal(history["gap"], [nan, nan, nan, 7])
     assert list(history)[-2:] == ["score", "gap"]
+
+
+@pytest.mark.parametrize("n", [1, 7, 100, 1001])
+def test_a_fit_prints_some_of_its_rows(n, capsys):
+    record = recorder({}, "fit")
+    for epoch in range(1, n + 1):
+        record({"epoch": epoch, "time": 0.0, "error": epoch / 8}, left=n - epoch)
+    lines = capsys.readouterr().out.splitlines()
+    assert min(n, 20) <= len(lines) <= 42
+    assert lines[-1] == f"[fit] epoch {n} of {n}: error {n / 8:.4g}"
