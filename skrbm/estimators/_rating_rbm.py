@@ -7,7 +7,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import DOC_LINK, InstanceOf, StrOptions, _fit_context
-from ..arrays import is_foreign, make_rng, one_blas_thread
+from ..arrays import copied, is_foreign, make_rng, one_blas_thread
+from ..inference import map_rows
 from ..inputs import (
     Effects,
     SeenRows,
@@ -16,10 +17,11 @@ from ..inputs import (
     rows_with_weight,
     seen_entries,
 )
-from ..learning import NATURAL, SGD, Adam, MomentLearner, SeenPhase, Training
+from ..learning import SGD, Adam, MomentLearner, SeenPhase, Training
 from ..machine import Machine, condition, conditional
 from ..units import Bernoulli, Gaussian, Theta
 from ._layouts import OneLayer
+from ._recipe import Recipe, check_layers
 from ._shared import optimizer_of, set_params, shares_parameters
 from ._training import is_automatic, keeps_features, seeds_of_fit, trainer_of
 
@@ -34,7 +36,9 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     share: p(v, h) ∝ exp(sum_i (b_i v_i - λ v_i² / 2 + v_i W_i' h) + c'
     h) with i over the items that the user has rated. Unlike in other
     estimators, an item without a rating is absent and not a latent variable, so that the cost is
-    proportional to the number of ratings.
+    proportional to the number of ratings. So there are no draws of missing ratings, no samples and
+    no likelihoods; neither are there a warm start, checkpoints or callbacks, but
+    :meth:`partial_fit`.
 
     Read more in the :ref:`User Guide <recommendations>`.
 
@@ -70,7 +74,9 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     n_iter_ : int
         Number of epochs.
     history_ : dict of list
-        For each epoch: ``epoch``, ``learning_rate`` and ``time`` (s).
+        For each epoch: ``epoch``, ``learning_rate``, ``time`` (s), and ``error``: the root mean
+        squared error of the training ratings, in units of ``effects_.scale``, given draws of the
+        hidden units.
     {n_features_in_}
     {feature_names_in_}
 
@@ -151,34 +157,74 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         DivergenceError
             If parameters stop being finite with a ``learning_rate`` that is a number.
         """
-        seen = self._seen(X, reset=True)
+        return self._learn(X, sample_weight, int(self.n_iter), resumes=False)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    @keeps_features
+    @one_blas_thread
+    def partial_fit(self, X, y=None, sample_weight=None):
+        """Train for one epoch on some rows, such as those of new users.
+
+        The effects of items, and the range of the ratings, stay those of the first call or of
+        :meth:`fit`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Ratings, as in :meth:`fit`.
+        y : Ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        self : object
+        """
+        self._validate_params()  # which scikit-learn does in the first call alone
+        return self._learn(X, sample_weight, 1, resumes=hasattr(self, "_training"))
+
+    def _learn(self, X, sample_weight, n_iter, resumes):
+        seen = self._seen(X, reset=not resumes)
         weights, seen = rows_with_weight(sample_weight, seen)
         if not seen.nnz:
             raise ValueError("X has no rating")
-        effects = Effects.fitted(seen, weights)
-        rows = SeenRows(effects.deviations(seen), weights)
-        rng = make_rng(seeds_of_fit(self.random_state)[1], seen.data)
-        phase, optimizer = SeenPhase(rows.mean_seen), optimizer_of(self)
-        machine = self._first_machine(seen, rng)
+        effects = self.effects_ if resumes else Effects.fitted(seen, weights)
+        deviations = effects.deviations(seen)
+        deviations = deviations.astype(self.machine_.dtype) if resumes else deviations
+        rows = SeenRows(deviations, weights)
+        recipe = Recipe(SeenPhase(rows.mean_seen), optimizer_of(self))
+        if resumes:
+            machine, training = self.machine_.copy(), self._training.continued()
+            check_layers(machine, machine.units, [int(self.n_components)], self.n_components)
+            velocity, kind = training.optimizer_state, training.parts.optimizer.kind
+            serves = velocity is not None and kind == recipe.optimizer.kind
+            training.resume_from(machine)
+            training.n_restored, training.length_factor = 0, 1.0
+        else:
+            rng, self.history_ = make_rng(seeds_of_fit(self.random_state)[1], seen.data), {}
+            machine, serves = self._first_machine(seen, rng), False
+            training = Training(rng, machine, recipe.phase.init(machine, rng, 0, seen))
+        own = recipe.parameters.of(machine)
+        training.optimizer_state = (
+            map_rows(copied, velocity) if serves else recipe.optimizer.init(own)
+        )
+        training.parts = recipe
         learner = MomentLearner(
             rows,
-            phase,
-            optimizer,
+            recipe.phase,
+            recipe.optimizer,
             batch_size=int(self.batch_size),
-            length=phase.step_length(machine) if is_automatic(self) else None,
+            length=recipe.phase.step_length(machine) if is_automatic(self) else None,
         )
-        state, velocity = phase.init(machine, rng, 0, seen), optimizer.init(NATURAL.of(machine))
-        training = Training(rng, machine, state, velocity)
-        self.history_ = {}
 
         def attributes(machine, state):
             return self._layout.attributes(machine) | {"effects_": effects}
 
         def publish(machine, state):
             vars(self).update(attributes(machine, state))
-            self.n_iter_ = training.n_epochs
+            self._training, self.n_iter_ = training, training.n_epochs
 
-        n_iter = int(self.n_iter)
+        optimizer = recipe.optimizer
         trainer_of(self, learner, optimizer, publish, attributes, n_iter=n_iter).run(training)
         return self
 

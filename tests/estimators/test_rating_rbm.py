@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skrbm import RatingRBM
 from skrbm.arrays import make_rng
 from skrbm.inputs import Effects, seen_entries
-from skrbm.learning import SeenPhase
+from skrbm.learning import SGD, SeenPhase
 from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Gaussian, Theta
 
@@ -53,6 +53,20 @@ def test_a_sparse_array_stores_what_is_rated():
     assert_array_equal(dense.components_, other.components_)
     assert_array_equal(dense.transform(X), other.transform(stored))
     assert_array_equal(dense.impute(X), other.impute(stored))
+
+
+def test_an_epoch_and_a_part_are_two_epochs():
+    X, optimizer = ratings(60, 10)[1], SGD(schedule="constant", centered=False)
+    common = {"learning_rate": 0.1, "optimizer": optimizer, "random_state": 0}
+    one = RatingRBM(3, n_iter=1, **common).fit(X).partial_fit(X)
+    two = RatingRBM(3, n_iter=2, **common)
+    assert_allclose(one.components_, two.fit(X).components_, rtol=1e-9)
+    assert one.history_["epoch"] == [1, 2] and one.n_iter_ == 2
+    before, effects = one.components_.copy(), one.effects_
+    one.partial_fit(X[:20])
+    assert (one.components_ != before).any() and one.effects_ is effects
+    fresh = RatingRBM(3, learning_rate=0.1, random_state=0).partial_fit(X)
+    assert fresh.n_iter_ == 1
 
 
 def test_weights_of_rows_are_repetitions():
