@@ -10,7 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._sklearn import Interval
 from ..arrays import cast, has_missing, namespace, row_blocks, take_rows, working_dtype
-from ..evaluation import DeepDensity
+from ..evaluation import Density
+from ..evaluation._deep import hidden_means
 from ..exceptions import DataRangeWarning, DivergenceError
 from ..inference import completed
 from ..inputs import LAYER_ATTRIBUTES, check_rows, check_scale_known, layers_from
@@ -189,7 +190,7 @@ class DeepTAPMachine(BaseRBM):
     def _density(self, machine, state, recipe):
         starts = recipe.phase.visible(state)
         precise = machine.dtype == namespace(starts).float64
-        return DeepDensity(machine, starts, method=self._method(), precise=precise)
+        return Density(machine, starts, method=self._method(), precise=precise)
 
     def _pretrain(self, training, rows, index):
         """Train each layer on samples of the one below (Alg. 4 of Tramel et al. 2018)."""
@@ -266,7 +267,7 @@ class DeepTAPMachine(BaseRBM):
     @property
     def density_(self):
         """The fitted machine as a :class:`~skrbm.evaluation.Density`."""
-        return DeepDensity(self.machine_, self.starts_, method=self._method())
+        return Density(self.machine_, self.starts_, method=self._method())
 
     @property
     def _n_features_out(self):
@@ -303,7 +304,7 @@ class DeepTAPMachine(BaseRBM):
         """
         X, density = visible_rows(self, X, missing=True), self.density_
         l = _layer_index(layer, len(density.machine.weights))
-        return cast(density.hidden_means(X, l), density.machine.dtype)
+        return cast(hidden_means(density, X, l), density.machine.dtype)
 
     def inverse_transform(self, H):
         """Compute the expected visible units given values of the hidden layer ``layer``.
@@ -320,7 +321,7 @@ class DeepTAPMachine(BaseRBM):
         density, machine = self.density_, self.machine_
         l = _layer_index(self.layer, len(machine.weights))
         H = check_rows("H", H, machine.n_units[l], machine.weights[0])
-        return cast(density.hidden_means(H, l, turned_over(machine, l)), machine.dtype)
+        return cast(hidden_means(density, H, l, turned_over(machine, l)), machine.dtype)
 
     def _first_hidden(self, X):
         return self.transform_layer(X, 0)

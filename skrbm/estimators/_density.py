@@ -208,17 +208,16 @@ class DensityModel(
             In nats, float64; log p(v) = -F(v) - log Z.
         """
         density = self.density_
-        return self._of_rows(density, density.free_energy, density.free_energy_given, X)
+        return self._of_rows(density, density.free_energy, X)
 
-    def _of_rows(self, density, function, given, X):
-        """Return ``function(rows)`` of blocks of X; ``given(rows, seed)`` where values miss."""
+    def _of_rows(self, density, function, X):
+        """Return ``function(rows, seed)`` of blocks of X in the coordinates of a density."""
 
         def of_rows(rows):
             with np.errstate(over="ignore"):  # to log-likelihoods of -inf
                 rows = density.inward(rows)
-                if has_missing(rows):
-                    return given(dense(rows), self._evaluation_seed)
-                return function(rows)
+                rows = dense(rows) if has_missing(rows) else rows
+                return function(rows, self._evaluation_seed)
 
         return self._by_blocks(of_rows, X, density.machine.dtype)
 
@@ -260,7 +259,7 @@ class DensityModel(
     @by_blocks
     def _log_weights(self, X):
         density = self.density_
-        return self._of_rows(density, density.log_weight, density.log_weight_given, X)
+        return self._of_rows(density, density.log_weight, X)
 
     def _own_fixed_point(self):
         """Return the equations that the estimator learns by, None if it learns otherwise."""

@@ -12,6 +12,7 @@ from .. import evaluation
 from ..arrays import seed_sequence, to_numpy
 from ..exceptions import DivergenceError, LikelihoodWarning
 from ..inference import FIXED_POINTS, RARE_EXCHANGES, SMC
+from ..machine import can_enumerate
 
 _APART = 1.0  # nats between two estimates of log Z above which a score warns
 _MISSING = 0.1  # nats of log Z by solutions below the exact one above which they warn
@@ -161,7 +162,7 @@ def log_partition_of_scores(model):
 def solved_log_partition(model, method):
     """Return log Z of the solutions of a fixed point; warn if it is too small by the exact one."""
     found = kept_log_partition(model, method).value
-    if evaluation.can_enumerate(model):
+    if can_enumerate(model.machine_):
         missing = kept_log_partition(model, "exact").value - found
         if missing > _MISSING:
             warnings.warn(

@@ -9,8 +9,8 @@ from ..inference import chain_ends, draw_visible
 from ..inputs import Coordinates, check_rows, into_support
 from ..machine import Machine, check_has_integral, free_energy, precise_free_energy
 from ..units import Theta
-from . import _observed
-from ._observed import PRECISE, free_energy_given
+from . import _deep
+from ._observed import PRECISE, log_weight_given
 
 _N_STARTS = 100  # short Gibbs chains if a density has no starts
 
@@ -37,7 +37,11 @@ class Density:
         ``volume(rows)`` returns by how much log-densities of data exceed those of visible values of
         the machine, for encoded rows in which NaN is missing; None if data are not encoded.
     method : FixedPoint, default=None
-        By which the estimator learns; None if it samples.
+        By which the estimator learns, and by which several hidden layers are found given the data;
+        None if it samples.
+    precise : bool, default=True
+        Whether several hidden layers are solved for in float64 to a mean squared change of 1e-12;
+        otherwise to the tolerance of ``method``.
     """
 
     machine: Machine
@@ -47,6 +51,7 @@ class Density:
     encode: Any = None
     volume: Any = None
     method: Any = None
+    precise: bool = True
 
     @property
     def density_(self):
@@ -71,40 +76,49 @@ class Density:
         """Return visible values in the coordinates of the data."""
         return X if self.coordinates is None else self.coordinates.outward(X)
 
-    def free_energy(self, X):
-        """Return -log p(x) - log Z of rows of visible values, in nats, float64.
-
-        X has the machine's coordinates, and p is the density in those of the data.
-        """
-        if self.coordinates is not None:
-            return free_energy(self.machine, X) + self.coordinates.log_volume
-        free = precise_free_energy(self.machine, X)
-        return free if self.volume is None else free - self.volume(X)
-
-    def log_weight(self, X):
-        """Return log p(x) + log Z of rows of visible values, or a lower bound of it."""
-        return -self.free_energy(X)
-
-    def free_energy_given(self, X, seed, accuracy=PRECISE):
-        """Return the free energy of the observed values of rows, in nats, float64.
+    def log_weight(self, X, seed=None, accuracy=PRECISE):
+        """Return log p(x) + log Z of rows, or a lower bound of it with several hidden layers.
 
         Parameters
         ----------
         X : array of shape (n_rows, n_visible)
-            NaN marks missing values.
+            In the machine's coordinates, while p is the density in those of the data. Rows with
+            NaN have log p of their observed values.
         seed : SeedSequence, or its state
-            Of chains, where sums are not exact.
+            Of the chains by which sums over missing values are estimated where they are not exact.
+            All rows share random numbers, so that results do not depend on other rows.
         accuracy : Accuracy
+            Of these estimates.
+
+        Returns
+        -------
+        array of shape (n_rows,), float64
+            In nats.
+
+        Warns
+        -----
+        LikelihoodWarning
+            If standard errors exceed that of ``accuracy``.
         """
-        return free_energy_given(self, X, seed, accuracy)
+        return log_weight_given(self, X, seed, accuracy)
 
-    def log_weight_given(self, X, seed, accuracy=PRECISE):
-        """Return log p(observed) + log Z of rows in which some values are missing."""
-        return -free_energy_given(self, X, seed, accuracy)
+    def free_energy(self, X, seed=None, accuracy=PRECISE):
+        """Return -log p(x) - log Z of rows, or with several hidden layers that by ``method``.
 
-    def observed_sums(self, machine, X, observed, max_units):
-        """Return the exact sums over the missing values of rows."""
-        return _observed.exact_sums(machine, X, observed, max_units)
+        Parameters are those of :meth:`log_weight`.
+        """
+        if len(self.machine.weights) > 1:
+            return _deep.free_energy(self, X)
+        return -self.log_weight(X, seed, accuracy)
+
+    def log_weight_of_full_rows(self, X):
+        """Return :meth:`log_weight` of rows without NaN, which may be sparse."""
+        if len(self.machine.weights) > 1:
+            return _deep.log_weight(self, X)
+        if self.coordinates is not None:
+            return -free_energy(self.machine, X) - self.coordinates.log_volume
+        found = -precise_free_energy(self.machine, X)
+        return found if self.volume is None else found + self.volume(X)
 
     def starting_rows(self, starts, rng):
         """Return initial visible rows: the given ones, its own, or ends of short Gibbs chains."""
@@ -119,44 +133,16 @@ class Density:
         """Return visible parameters of the independent units where annealing starts."""
         return self.machine.units[0].base_theta(self.machine.thetas[0], Columns(starts))
 
-    def checked_base(self, base):
-        """Return a user's Theta of independent visible units, in the machine's coordinates.
-
-        Raises ValueError if its parts are not those of the machine's visible units.
-        """
-        machine = self.machine
-        own, unit = machine.thetas[0], machine.units[0]
-        if not own.is_like(base):
-            names = [name for name, p in zip(Theta._fields, own, strict=True) if p is not None]
-            raise ValueError(
-                f"base must be a Theta of the visible units, with finite arrays {names} of shape "
-                f"({machine.n_units[0]},), got {base!r}"
-            )
-        base = Theta(*base)
-        improper = unit.is_improper(base)
-        if improper is not None and bool(namespace(improper).any(improper)):
-            raise ValueError(f"base must have positive precisions for {unit}, got {base!r}")
-        if self.coordinates is None:
-            return base
-        offset, divisor = self.coordinates
-        field = (base.field - base.precision * offset) * divisor
-        return base._replace(field=field, precision=base.precision * divisor**2)
-
 
 def _check_machine(machine):
     """Raise ValueError if the parts of a user's machine do not fit together."""
     units, thetas, weights = machine.units, machine.thetas, machine.weights
-    if not len(units) == len(thetas) == len(weights) + 1:
-        raise ValueError(
-            "a Machine needs a unit and a Theta for each layer and a matrix of weights between "
-            f"neighbours, got {len(units)} units, {len(thetas)} thetas and {len(weights)} matrices"
-        )
     expected = [(above, below) for below, above in pairwise(machine.n_units)]
     found = [tuple(W.shape) for W in weights]
-    if found != expected:
+    if len(units) != len(thetas) or found != expected:
         raise ValueError(
-            f"weights of a Machine whose layers have {machine.n_units} units, the visible layer "
-            f"first, must have shapes {expected}, got {found}"
+            "a Machine needs a unit and a Theta for each layer and matrices of weights of shapes "
+            f"{expected}, got {len(units)} units, {len(thetas)} thetas and shapes {found}"
         )
     for unit, theta in zip(units, thetas, strict=True):
         own = unit.default_theta(theta.field.shape[-1], theta.field)
@@ -169,36 +155,17 @@ def _check_machine(machine):
 
 
 def density_of(model):
-    """Return the density of a fitted estimator or a machine.
+    """Return the density of a fitted estimator, a machine or a density.
 
-    Parameters
-    ----------
-    model : estimator, Machine or Density
-
-    Returns
-    -------
-    Density
-
-    Raises
-    ------
-    TypeError
-        If it is none of these.
-    ValueError
-        If the parts of a machine do not fit together, or are not finite.
-    DivergenceError
-        If the distribution cannot be normalized.
+    Raises TypeError if it is none of these, ValueError if the parts of a machine do not fit
+    together, and DivergenceError if the distribution cannot be normalized.
     """
     if isinstance(model, Machine):
         _check_machine(model)
         density = Density(model)
+    elif hasattr(type(model), "density_"):
+        density = model.density_
     else:
-        density = _density_of_estimator(model)
-    check_has_integral(density.machine)
-    return density
-
-
-def _density_of_estimator(model):
-    if not hasattr(type(model), "density_"):
         raise TypeError(
             "model must be a fitted estimator of a density, a Density or a Machine, got "
             f"{type(model).__name__}; of a Pipeline give the step, such as model[0], of an "
@@ -207,7 +174,8 @@ def _density_of_estimator(model):
             "another log Z, for each row of features: use its score_samples(X, y), "
             "predict_proba(X) or sample(X)"
         )
-    return model.density_
+    check_has_integral(density.machine)
+    return density
 
 
 def in_float64(machine):

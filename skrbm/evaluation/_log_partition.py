@@ -1,4 +1,4 @@
-"""Log-partition functions: exact, by annealing, or by fixed points; and exact marginals."""
+"""Log-partition functions: exact, by annealing, or by fixed points."""
 
 from dataclasses import dataclass, replace
 from math import hypot
@@ -6,7 +6,7 @@ from math import hypot
 import numpy as np
 
 from .._checks import check_count
-from ..arrays import from_numpy, make_rng, one_blas_thread, seed_sequence, to_numpy
+from ..arrays import make_rng, namespace, one_blas_thread, seed_sequence
 from ..exceptions import DivergenceError
 from ..inference import (
     AIS,
@@ -20,75 +20,11 @@ from ..inference import (
     sample,
 )
 from ..machine import MAX_UNITS, _enumeration, in_double
+from ..units import Theta
 from ._density import density_of, in_float64
 from ._solutions import find_solutions
 
 _ANNEALERS = {"ais": AIS(), "smc": SMC()}
-
-
-def can_enumerate(model, max_units=MAX_UNITS):
-    """Whether ``log_partition(model)`` sums log Z exactly, as a layer is small.
-
-    Parameters
-    ----------
-    model : estimator or Machine
-    max_units : int, default=20
-        Largest number of binary units to enumerate.
-
-    Returns
-    -------
-    bool
-    """
-    return _enumeration.can_enumerate(density_of(model).machine, max_units)
-
-
-def exact_log_partition(model, max_units=MAX_UNITS):
-    """Sum log Z over all configurations of the smaller binary layer.
-
-    In a deep machine every other layer is enumerated, even or odd.
-
-    Parameters
-    ----------
-    model : estimator or Machine
-    max_units : int, default=20
-        Largest number of binary units to enumerate; the time doubles with each.
-
-    Returns
-    -------
-    float
-        log Z in nats.
-
-    Raises
-    ------
-    ValueError
-        If no layer has so few configurations (in a deep machine: neither the even nor the odd
-        layers).
-    """
-    machine = in_float64(density_of(model).machine)
-    _enumeration.check_enumerable(machine, max_units)
-    return float(_enumeration.log_partition(machine))
-
-
-def exact_marginals(model, max_units=MAX_UNITS):
-    """Sum the mean of every unit over all configurations of the smaller binary layer.
-
-    Parameters
-    ----------
-    model : estimator or Machine
-    max_units : int, default=20
-        Largest layer that is enumerated.
-
-    Returns
-    -------
-    tuple of ndarray
-        E[x_l] of each layer, of shape (n_units[l],).
-    """
-    density = density_of(model)
-    machine = in_float64(density.machine)
-    _enumeration.check_enumerable(machine, max_units)
-    means = _enumeration.means(machine, range(len(machine.units)))
-    means[0] = to_numpy(density.outward(from_numpy(means[0], machine.weights[0])))
-    return tuple(means)
 
 
 def log_partition(
@@ -104,7 +40,7 @@ def log_partition(
 
     Parameters
     ----------
-    model : estimator or Machine
+    model : estimator, Density or Machine
     method : str or object, default="auto"
         "exact"; "smc" or an :class:`SMC`; "ais" or an :class:`AIS`; "tempering" or a
         :class:`~skrbm.inference.Tempering`: Bennett's ratio along the ladder of the estimator, else
@@ -114,7 +50,8 @@ def log_partition(
         "auto" is "exact" if a layer is small enough, else "tempering" if the estimator has a
         ladder, else "smc".
     max_units : int, default=20
-        Largest number of binary units to enumerate.
+        Largest number of binary units to enumerate (in a deep machine, in every other layer); the
+        time doubles with each.
     starts : array of shape (n_starts, n_visible), default=None
         Initial values of fixed points; default: the estimator's ``starts_``, else the ends of 100
         short Gibbs chains.
@@ -128,16 +65,24 @@ def log_partition(
     -------
     LogPartition
         ``value``, ``std``, ``ess`` and the ``interval`` of 95 %.
+
+    Raises
+    ------
+    ValueError
+        If the method is "exact" and no layer has so few configurations.
+    DivergenceError
+        If the distribution cannot be normalized, or solutions of fixed points diverge.
     """
-    density = density_of(model)
-    machine = in_double(density.machine)
-    density = replace(density, machine=machine)
-    base = None if base is None else density.checked_base(base)
-    ladder = density.ladder
-    auto = SMC() if ladder is None else Tempering()
-    method = method_of(method, None if can_enumerate(machine, max_units) else auto)
+    density, base = _in_double(model, base)
+    machine, ladder = density.machine, density.ladder
+    own = {"exact": None, "auto": SMC() if ladder is None else Tempering(), **_ANNEALERS}
+    own["bethe"] = FIXED_POINTS["bp"]
+    if _enumeration.can_enumerate(machine, max_units):
+        own["auto"] = None
+    method = resolve(method, FixedPoint, AIS, SMC, Tempering, argument="method", own=own)
     if method is None:
-        return LogPartition(exact_log_partition(machine, max_units))
+        _enumeration.check_enumerable(machine, max_units)
+        return LogPartition(float(_enumeration.log_partition(in_float64(machine))))
     rng = make_rng(random_state, machine.weights[0])
     if isinstance(method, AIS | SMC | Tempering):
         if base is None and (starts is not None or density.starts is not None):
@@ -168,7 +113,7 @@ def reverse_log_partition(
 
     Parameters
     ----------
-    model : estimator or Machine
+    model : estimator, Density or Machine
     starts : array of shape (n_chains, n_visible), default=None
         Visible values where the chains start, such as rows of data; default: the estimator's
         ``starts_``, else draws without couplings.
@@ -187,10 +132,8 @@ def reverse_log_partition(
     LogPartition
         ``value``, ``std`` and ``ess``.
     """
-    density = density_of(model)
-    machine = in_double(density.machine)
-    density = replace(density, machine=machine)
-    base = None if base is None else density.checked_base(base)
+    density, base = _in_double(model, base)
+    machine = density.machine
     method = resolve(method, AIS, SMC, argument="method", own=_ANNEALERS)
     rng = make_rng(random_state, machine.weights[0])
     starts = density.starting_rows(starts, rng)
@@ -198,6 +141,30 @@ def reverse_log_partition(
     base = density.independent_units(starts) if base is None else base
     chains = sample(Gibbs(), machine, Gibbs().state_at(machine, starts, rng), rng, burn_in)
     return method.reverse_log_partition(machine, rng, chains.layers, base)
+
+
+def _in_double(model, base):
+    """Return the density of a model in :func:`in_double`, and a user's base in its coordinates."""
+    density = density_of(model)
+    machine = in_double(density.machine)
+    density, unit, own = replace(density, machine=machine), machine.units[0], machine.thetas[0]
+    if base is None:
+        return density, None
+    if not own.is_like(base):
+        names = [name for name, part in zip(Theta._fields, own, strict=True) if part is not None]
+        raise ValueError(
+            f"base must be a Theta of the visible units, with finite arrays {names} of shape "
+            f"({machine.n_units[0]},), got {base!r}"
+        )
+    base = Theta(*base)
+    improper = unit.is_improper(base)
+    if improper is not None and bool(namespace(improper).any(improper)):
+        raise ValueError(f"base must have positive precisions for {unit}, got {base!r}")
+    if density.coordinates is not None:
+        offset, divisor = density.coordinates
+        field = (base.field - base.precision * offset) * divisor
+        base = base._replace(field=field, precision=base.precision * divisor**2)
+    return density, base
 
 
 @dataclass(frozen=True)
@@ -264,18 +231,9 @@ def bracket(model, starts=None, *, method="smc", burn_in=1000, base=None, random
     machine: use a longer ``burn_in`` or other starts. If the two agree, both may still miss the
     same mode.
     """
-    density = density_of(model)
     method = resolve(method, AIS, SMC, argument="method", own=_ANNEALERS)
     first, second = seed_sequence(random_state).spawn(2)
     above = reverse_log_partition(
-        density, starts, method=method, burn_in=burn_in, base=base, random_state=second
+        model, starts, method=method, burn_in=burn_in, base=base, random_state=second
     )
-    below = log_partition(density, method, base=base, random_state=first)
-    return Bracket(below, above)
-
-
-def method_of(method, auto):
-    """Return the method of a name, ``auto`` for "auto" and None for "exact"."""
-    own = {"auto": auto, "exact": None, **_ANNEALERS}
-    own["bethe"] = FIXED_POINTS["bp"]
-    return resolve(method, FixedPoint, AIS, SMC, Tempering, argument="method", own=own)
+    return Bracket(log_partition(model, method, base=base, random_state=first), above)

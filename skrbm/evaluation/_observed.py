@@ -26,6 +26,7 @@ from ..exceptions import LikelihoodWarning
 from ..inference import Gibbs, anneal, by_site, clamped, held, rows_with_holes, with_rows
 from ..inputs import split_missing
 from ..machine import MAX_UNITS, _enumeration, conditional, input_field
+from ._deep import is_small
 
 _DRAW = 12.0  # time of a draw of a unit for each of its neighbours, in terms of a sum
 _ELEMENTS = 2**18  # of the largest temporary array of sums
@@ -36,8 +37,7 @@ _CHAIN_ELEMENTS = 2**21  # of chains that are annealed together
 class Accuracy(NamedTuple):
     """Settings of annealing.
 
-    Rows whose standard error exceeds ``std`` nats are annealed again with the next number of
-    temperatures.
+    Rows whose standard error exceeds ``std`` nats continue with the next number of temperatures.
     """
 
     std: float = 0.1
@@ -49,56 +49,56 @@ PRECISE = Accuracy()
 QUICK = Accuracy(np.inf, 8, (50,))  # for monitoring after each epoch
 
 
-def free_energy_given(density, X, seed, accuracy=PRECISE):
-    """Return -log p(observed) - log Z of rows in which NaN marks missing values.
-
-    Parameters
-    ----------
-    density : Density
-    X : array of shape (n_rows, n_visible)
-        Visible values in the machine's coordinates.
-    seed : SeedSequence, or its state
-        Of the chains. All rows share random numbers, so that results do not depend on other rows.
-    accuracy : Accuracy
-
-    Returns
-    -------
-    array of shape (n_rows,), float64
-        In nats. Rows without NaN have minus their ``log_weight``.
-
-    Warns
-    -----
-    LikelihoodWarning
-        If standard errors exceed that of ``accuracy``.
-    """
+def log_weight_given(density, X, seed, accuracy):
+    """Return ``density.log_weight(X, seed, accuracy)``."""
     X, observed = split_missing(X)
     if observed is None:
-        return -density.log_weight(X)
+        return density.log_weight_of_full_rows(X)
     full, holes = rows_with_holes(observed)
     values, seen = (take_rows(part, holes) for part in (X, observed))
-    machine = density.machine.astype(namespace(X).float64)
+    xp, machine = namespace(X), density.machine.astype(namespace(X).float64)
     values = cast(values, machine.dtype)
-    n_draws = accuracy.n_chains * accuracy.n_temperatures[0]
-    found, _, exact = density.observed_sums(machine, values, seen, most_units(machine, n_draws))
+    if len(machine.weights) > 1:
+        found, exact = _deep_sums(machine, values, seen)
+    else:
+        n_draws = accuracy.n_chains * accuracy.n_temperatures[0]
+        found, _, exact = exact_sums(machine, values, seen, most_units(machine, n_draws))
     left = np.flatnonzero(~exact)
     if left.size:
         base = machine.thetas[0]
         if density.starts is not None:
             base = density.independent_units(cast(density.starts, machine.dtype))
         rows = take_rows(values, left), take_rows(seen, left)
-        annealed = _annealed(machine, base, *rows, seed, accuracy)
-        found = replaced(found, left, annealed)
-    free = -found
+        found = replaced(found, left, _annealed(machine, base, *rows, seed, accuracy))
     if density.volume is not None:
-        missing = float("nan") * namespace(values).ones_like(values)
-        free = free - density.volume(namespace(X).where(seen, values, missing))
+        found = found + density.volume(xp.where(seen, values, float("nan") * values))
     if density.coordinates is not None:
-        free = free + density.coordinates.log_volume_of(seen)
+        found = found - density.coordinates.log_volume_of(seen)
     if not len(full):
-        return free
-    known = -density.log_weight(take_rows(X, full))
-    order = from_numpy(np.argsort(np.concatenate([full, holes])), free)
-    return namespace(free).take(namespace(free).concat([known, free]), order)
+        return found
+    known = density.log_weight_of_full_rows(take_rows(X, full))
+    order = from_numpy(np.argsort(np.concatenate([full, holes])), found)
+    return xp.take(xp.concat([known, found]), order)
+
+
+def _deep_sums(machine, X, observed):
+    """Return log p(observed) + log Z, and the rows where it is a sum over few configurations.
+
+    Rows with equal missing units are summed together.
+    """
+    xp, unit = namespace(X), machine.units[0]
+    known = xp.where(observed, X, xp.zeros_like(X))
+    total = unit.log_weight(machine.thetas[0], known)
+    field = input_field(machine, 1, (known, None))
+    patterns, index = np.unique(to_numpy(observed), axis=0, return_inverse=True)
+    exact = np.zeros(X.shape[0], dtype=bool)
+    for number, pattern in enumerate(patterns):
+        rows = np.flatnonzero(index.ravel() == number)
+        rest = given_observed(machine, take_rows(field, rows), pattern)
+        if is_small(rest):
+            summed = take_rows(total, rows) + _enumeration.log_partition(rest)
+            total, exact[rows] = replaced(total, rows, summed), True
+    return total, exact
 
 
 def replaced(values, index, others):
@@ -148,21 +148,19 @@ def exact_sums(machine, X, observed, max_units=MAX_UNITS, layer=None):
     shared = (n_hidden <= max_units) & (~few | (n_hidden <= n_missing))
     if layer == 0 and unit.is_joint:  # whose means depend on the observed units as well
         few, shared = few & False, shared & False
-    total, found, wanted = xp.zeros_like(own), xp.zeros_like(X if layer == 0 else field), layer
-    together = np.flatnonzero(shared)
+    total, found = xp.zeros_like(own), xp.zeros_like(X if layer == 0 else field)
+    together, single = np.flatnonzero(shared), np.flatnonzero(few & ~shared)
+    sums = []
     if together.size:
         rows = (take_rows(part, together) for part in (own, field, known, observed))
-        log_weights, means = _summed(_by_hidden(machine, *rows, layer), wanted)
-        total = replaced(total, together, log_weights)
-        found = found if layer is None else with_rows(found, together, means)
-    single = np.flatnonzero(few & ~shared)
-    if single.size:
-        parts = [
-            _summed(_by_missing(machine, i, own, field, observed, layer), wanted) for i in single
-        ]
-        total = replaced(total, single, xp.concat([log_weights for log_weights, _ in parts]))
+        sums.append((together, _summed(_by_hidden(machine, *rows, layer), layer)))
+    for i in single:
+        sums.append(([i], _summed(_by_missing(machine, i, own, field, observed, layer), layer)))
+    if sums:
+        index = np.concatenate([rows for rows, _ in sums])
+        total = replaced(total, index, xp.concat([log_weights for _, (log_weights, _) in sums]))
         if layer is not None:
-            found = with_rows(found, single, xp.concat([means for _, means in parts]))
+            found = with_rows(found, index, xp.concat([means for _, (_, means) in sums], axis=0))
     return total, None if layer is None else found, few | shared
 
 
@@ -234,13 +232,13 @@ def given_observed(machine, field, observed):
     )
 
 
-def _summed(blocks, wanted):
-    """Return the logarithms of sums of weights, and weighted means unless ``wanted`` is None."""
+def _summed(blocks, layer):
+    """Return the logarithms of sums of weights, and weighted means unless ``layer`` is None."""
     total = means = None
     for log_weights, values in blocks:
         xp, part, old = namespace(log_weights), log_sum_exp(log_weights), total
         total = part if old is None else xp.logaddexp(old, part)
-        if wanted is not None:
+        if layer is not None:
             more = xp.exp(log_weights - total[:, None]) @ values
             means = more if old is None else xp.exp(old - total)[:, None] * means + more
     return total, means
@@ -249,41 +247,30 @@ def _summed(blocks, wanted):
 def _annealed(machine, base, X, observed, seed, accuracy):
     """Return log p(observed) + log Z of each row by annealed importance sampling."""
     size = max(1, _CHAIN_ELEMENTS // (accuracy.n_chains * max(machine.n_units)))
-    values = np.empty(X.shape[0])
-    errors, rows = np.full(X.shape[0], np.inf), np.arange(X.shape[0])
+    values, errors = np.empty(X.shape[0]), np.full(X.shape[0], np.inf)
+    rows, seed = np.arange(X.shape[0]), seed_sequence(seed)
     for round_, n_temperatures in enumerate(accuracy.n_temperatures):
+        own_seed = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, round_))
         for part in np.array_split(rows, -(-len(rows) // size)):
-            rng = make_rng(_seed(seed, round_), machine.weights[0])
-            rng = CommonRng(rng, len(part))
+            rng = CommonRng(make_rng(own_seed, machine.weights[0]), len(part))
+            some = take_rows(X, part), take_rows(observed, part)
             values[part], errors[part] = _chains(
-                machine,
-                base,
-                take_rows(X, part),
-                take_rows(observed, part),
-                rng,
-                (accuracy.n_chains, n_temperatures),
+                machine, base, *some, rng, accuracy.n_chains, n_temperatures
             )
         rows = rows[errors[rows] > accuracy.std]
         if not rows.size:
-            break
-    else:
-        warnings.warn(
-            f"log p of the observed values of {rows.size} rows has standard errors of up to "
-            f"{errors.max():.2g}, more than {accuracy.std:g}",
-            LikelihoodWarning,
-            stacklevel=2,
-        )
+            return from_numpy(values, X)
+    warnings.warn(
+        f"log p of the observed values of {rows.size} rows has standard errors of up to "
+        f"{errors.max():.2g}, more than {accuracy.std:g}",
+        LikelihoodWarning,
+        stacklevel=2,
+    )
     return from_numpy(values, X)
 
 
-def _seed(seed, round_):
-    first = seed_sequence(seed)
-    return np.random.SeedSequence(first.entropy, spawn_key=(*first.spawn_key, round_))
-
-
-def _chains(machine, base, X, observed, rng, size):
+def _chains(machine, base, X, observed, rng, n_chains, n_temperatures):
     """Return log weights of rows and standard errors, by annealing the couplings from 0."""
-    n_chains, n_temperatures = size
     every = np.repeat(np.arange(X.shape[0]), n_chains)
     X, observed = take_rows(X, every), take_rows(observed, every)
     target, xp = clamped(machine, X, observed), namespace(X)

@@ -14,17 +14,9 @@ from ..inference import FixedPoint, map_rows, resolve, solve_to_convergence
 from ..machine import conditional
 from ._density import density_of, in_float64
 
-TOLERANCES = (1e-1, 1e-2, 1e-3)
+_TOLERANCES = 1e-1, 1e-2, 1e-3
 _BLOCK_ELEMENTS = 2**20  # of the largest array of a block of starts
-_PROBES = (8, 64)  # columns to compare before all of them
-
-
-def _boltzmann_average(free_energies):
-    relative = np.exp(np.min(free_energies) - free_energies)
-    return (relative @ free_energies) / relative.sum()
-
-
-_AVERAGES = {"uniform": np.mean, "boltzmann": _boltzmann_average}
+_PROBES = 8  # columns to compare before all of them
 
 
 @dataclass(frozen=True)
@@ -105,47 +97,31 @@ class Solutions:
         If the solutions are separate modes, log Z is rather
         ``scipy.special.logsumexp(-solutions.free_energies)``.
         """
-        return -float(look_up("weights", weights, _AVERAGES)(self.free_energies))
+        F = self.free_energies
+        relative = {"uniform": np.ones_like(F), "boltzmann": np.exp(F.min() - F)}
+        return -float(np.average(F, weights=look_up("weights", weights, relative)))
 
 
 @one_blas_thread
 def find_solutions(machine, method, starts, unique_tol=1e-2):
-    """Return the distinct solutions reached from visible values.
+    """Return :func:`solutions` from visible values in the machine's coordinates.
 
-    Equations are solved in float64 to a mean squared change of 1e-12. Of equal solutions the one
-    with the smallest last change is returned.
-
-    Parameters
-    ----------
-    machine : Machine
-    method : FixedPoint
-        Such as ``TAP()``.
-    starts : array of shape (n_starts, n_visible)
-        Visible values in the machine's units, without NaN.
-    unique_tol : float, default=1e-2
-        As in :func:`solutions`.
-
-    Returns
-    -------
-    Solutions
-
-    Raises
-    ------
-    ValueError
-        If the method is not one for marginals, or not for these units.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If no start converged; the last states are then returned.
+    Of equal solutions the one with the smallest last change is returned.
     """
     check_number("unique_tol", unique_tol, above=0)
     method.check_marginals()
     method.check(machine)
     moments, residual, converged, free_energies = _settled(machine, method, starts)
-    rows, tol = _usable(converged), float(unique_tol)
-    visible = to_numpy(moments[0][0])[rows]
-    groups = {t: solution_groups(visible, t) for t in sorted({*TOLERANCES, tol}, reverse=True)}
+    if not converged.any():
+        warnings.warn(
+            f"none of the {converged.size} starts converged and their last states are returned; "
+            "use more damping in the method or a stronger penalty in fit",
+            ConvergenceWarning,
+            stacklevel=4,  # beyond the functions here and their wrapper
+        )
+    rows = np.flatnonzero(converged | ~converged.any())
+    visible, tol = to_numpy(moments[0][0])[rows], float(unique_tol)
+    groups = {t: solution_groups(visible, t) for t in sorted({*_TOLERANCES, tol}, reverse=True)}
     # The first row of each group, after sorting: that with the smallest residual.
     order = np.lexsort((residual[rows], groups[tol]))
     best = order[np.unique(groups[tol][order], return_index=True)[1]]
@@ -154,9 +130,11 @@ def find_solutions(machine, method, starts, unique_tol=1e-2):
     labels[rows] = np.argsort(lowest_first)[groups[tol]]
     best = rows[best[lowest_first]]
     index = from_numpy(best, starts)
-    moments = map_rows(lambda part: namespace(part).take(part, index, axis=0), moments)
+    moments = map_rows(
+        lambda part: cast(namespace(part).take(part, index, axis=0), machine.dtype), moments
+    )
     return Solutions(
-        *map_rows(lambda part: cast(part, machine.dtype), moments),
+        *moments,
         free_energies[best],
         np.bincount(labels[rows], minlength=best.size),
         starts,
@@ -172,52 +150,29 @@ def _settled(machine, method, starts):
 
     The last three are NumPy arrays. States are not kept, as those of belief propagation are large.
     """
-    double, pieces = in_float64(machine), []
-    for rows in row_blocks(starts, _block_size(double, method, starts)):
+    double, sizes, pieces = in_float64(machine), [], []
+    first = method.state_at(double, cast(starts[:1, :], double.dtype))
+    map_rows(lambda leaf: sizes.append(math.prod(leaf.shape)), first)
+    for rows in row_blocks(starts, max(1, _BLOCK_ELEMENTS // max(sizes))):
         start = method.state_at(double, cast(rows, double.dtype))
-        solution = solve_to_convergence(method, double, start)
-        free_energies = -to_numpy(method.log_partition(double, solution.state))
-        moments = solution.state.means, _variances(double, solution.state)
-        pieces.append((moments, *map(to_numpy, solution[2:]), free_energies))
+        state, _, residual, converged = solve_to_convergence(method, double, start)
+        variances = tuple(
+            _variance(double, l, state.means) if variance is None else variance
+            for l, variance in enumerate(state.variances)
+        )
+        free_energies = -to_numpy(method.log_partition(double, state))
+        rest = to_numpy(residual), to_numpy(converged), free_energies
+        pieces.append(((state.means, variances), *rest))
     moments, *rest = zip(*pieces, strict=True)
     moments = map_rows(lambda *parts: namespace(parts[0]).concat(parts, axis=0), *moments)
     return moments, *(np.concatenate(parts) for parts in rest)
 
 
-def _block_size(machine, method, starts):
-    """Return the number of rows to solve at once, by the largest array of a state."""
-    sizes = []
-    first = method.state_at(machine, cast(starts[:1, :], machine.dtype))
-    map_rows(lambda leaf: sizes.append(math.prod(leaf.shape)), first)
-    return max(1, _BLOCK_ELEMENTS // max(sizes))
-
-
-def _usable(converged):
-    """Return the converged rows, or all of them, with a warning, if none converged."""
-    if converged.any():
-        return np.flatnonzero(converged)
-    warnings.warn(
-        f"none of the {converged.size} starts converged and their last states are returned; use "
-        "more damping in the method or a stronger penalty in fit",
-        ConvergenceWarning,
-        stacklevel=5,  # beyond the functions here and their wrapper
-    )
-    return np.arange(converged.size)
-
-
-def _variances(machine, state):
-    """Return the variances of all layers, including those that the method does not keep."""
-    layers = enumerate(zip(machine.units, state.means, state.variances, strict=True))
-    return tuple(
-        _variance(machine, l, unit, state.means, mean) if known is None else known
-        for l, (unit, mean, known) in layers
-    )
-
-
-def _variance(machine, l, unit, means, mean):
-    if not unit.has_variances:  # columns of a site, each 0 or 1
-        return mean - mean * mean
-    return unit.mean_variance(conditional(machine, l, means))[1]
+def _variance(machine, l, means):
+    """Return the variances of a layer of which the method keeps none."""
+    if not machine.units[l].has_variances:  # columns of a site, each 0 or 1
+        return means[l] - means[l] * means[l]
+    return machine.units[l].mean_variance(conditional(machine, l, means))[1]
 
 
 def solution_groups(means, tol):
@@ -225,7 +180,6 @@ def solution_groups(means, tol):
 
     Rows closer than ``tol`` in all columns are linked, so that groups do not depend on their order.
     """
-    means = to_numpy(means)
     # Different rows differ in the columns that vary most, which are compared first.
     means = means[:, np.argsort(-means.var(axis=0), kind="stable")]
     groups, free, n_groups = np.full(len(means), -1), np.arange(len(means)), 0
@@ -233,20 +187,15 @@ def solution_groups(means, tol):
         reached = [free[0]]
         groups[reached] = n_groups
         while reached:
-            free = free[groups[free] < 0]
-            near = _near(means, reached.pop(), free, tol)
+            row, free = means[reached.pop()], free[groups[free] < 0]
+            near = free
+            for columns in (slice(_PROBES), slice(_PROBES, None)):
+                change = np.abs(means[near, columns] - row[columns])
+                near = near[(change < tol).all(axis=1)]
             groups[near] = n_groups
             reached.extend(near)
         n_groups += 1
     return groups
-
-
-def _near(means, row, others, tol):
-    """Return which of ``others`` differ from ``row`` by less than ``tol`` in all columns."""
-    for low, high in zip((0, *_PROBES), (*_PROBES, None), strict=True):
-        change = np.abs(means[others, low:high] - means[row, low:high])
-        others = others[(change < tol).all(axis=1)]
-    return others
 
 
 def solutions(model, method="auto", starts=None, *, unique_tol=1e-2, random_state=None):

@@ -129,20 +129,17 @@ class LikelihoodMonitor(Monitor):
             return {}
         if log_z is None:
             return {}
-        index, machine = self.train, density.machine
-        if len(machine.units) > 2 or not self.rows.has_missing:
-            values = self._values(density.free_energy, index)
+        if len(density.machine.weights) > 1:
+            values = self._values(density.free_energy, self.train)
         else:
-            values = self._values(
-                lambda rows: density.free_energy_given(rows, self.seed, QUICK), index
-            )
+            values = -self._log_weights(density, self.train)
         return {"tap_log_likelihood": -self._mean(values) - log_z}
 
     def _log_weights(self, density, index):
         """Return log p(x) + log Z of the rows at ``index``, or of what is observed of them."""
         if not self.rows.has_missing:
-            return self._values(density.log_weight, index)
-        return self._values(lambda rows: density.log_weight_given(rows, self.seed, QUICK), index)
+            return self._values(density.log_weight_of_full_rows, index)
+        return self._values(lambda rows: density.log_weight(rows, self.seed, QUICK), index)
 
     # ------------------------------------------------------------------------- log Z
 

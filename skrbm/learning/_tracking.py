@@ -15,7 +15,6 @@ from ..arrays import (
     row_blocks,
     to_numpy,
 )
-from ..evaluation import Density, exact_log_partition
 from ..inference import (
     Gibbs,
     LogPartition,
@@ -25,7 +24,15 @@ from ..inference import (
     mean_of_weights,
     resampled_index,
 )
-from ..machine import conditional, free_energy, in_double, n_enumerated, turned_over, uncoupled
+from ..machine import (
+    conditional,
+    free_energy,
+    in_double,
+    log_partition,
+    n_enumerated,
+    turned_over,
+    uncoupled,
+)
 
 _RUNS, _CHAINS = 16, 8  # independent runs, and chains of each
 _SPREAD, _COARSE = 0.1, 0.5  # nats by which log weights spread in a step: wanted, and at most
@@ -108,7 +115,8 @@ class LogPartitionTracker:
             if cost > budget:
                 return None
             self.cost, self._summed = cost, machine
-            return LogPartition(exact_log_partition(Density(machine)))
+            double = machine.astype(namespace(machine.weights[0]).float64)
+            return LogPartition(float(log_partition(double)))
         machine = in_double(machine)
         if self.rng is None:
             self.rng = make_rng(self.seed, machine.weights[0])

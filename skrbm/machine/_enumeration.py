@@ -213,30 +213,6 @@ def _projected(machine: Machine) -> tuple[Machine, float]:
     return small, whole - 0.5 * n * math.log(2 * math.pi)
 
 
-def means(machine: Machine, wanted: Sequence[int]) -> list[np.ndarray]:
-    """Sum the means of all units of some layers over all configurations.
-
-    Returns
-    -------
-    list of ndarray of shape (n_units[l],)
-    """
-    if is_normal(machine):
-        mean = np.split(_normal(machine)[1], np.cumsum(machine.n_units)[:-1])
-        return [mean[l] for l in wanted]
-    sums, total, largest = [np.zeros(machine.n_units[l]) for l in wanted], 0.0, -math.inf
-    for layers, log_weights in configurations(machine):
-        logs = to_numpy(log_weights)
-        before, largest = largest, max(largest, float(logs.max()))
-        weights, factor = np.exp(logs - largest), math.exp(before - largest)
-        total = factor * total + weights.sum()
-        for i, l in enumerate(wanted):
-            values = layers[l]
-            if values is None:
-                values = machine.units[l].mean(conditional(machine, l, layers))
-            sums[i] = factor * sums[i] + weights @ to_numpy(values)
-    return [part / total for part in sums]
-
-
 def _log_partition(machine: Machine, layers: Sequence[int] | None) -> Array:
     total = None
     for _, log_weights in configurations(machine, layers):

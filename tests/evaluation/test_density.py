@@ -11,9 +11,6 @@ from scipy.special import logsumexp
 from skrbm.evaluation import (
     AIS,
     Density,
-    density_of,
-    exact_log_partition,
-    exact_marginals,
     log_partition,
     reverse_log_partition,
     solutions,
@@ -56,7 +53,7 @@ def rows(n=6):
 def test_scores_are_those_of_the_mixture():
     machine = make()
     density = Density(machine, coordinates=COORDINATES)
-    log_z = exact_log_partition(density)
+    log_z = log_partition(density, "exact").value
     assert log_z == pytest.approx(logsumexp(mixture(machine)[0]), rel=1e-12)
     X = density.visible(rows())
     assert_allclose(X, (rows() - OFFSET) / DIVISOR, rtol=1e-12)
@@ -73,13 +70,11 @@ def test_coordinates_that_change_nothing():
     assert_allclose(*found, rtol=1e-12)
 
 
-def test_marginals_and_solutions_are_those_of_the_data():
+def test_solutions_are_those_of_the_data():
     machine = make(0.1)
     density = Density(machine, np.zeros((2, 3)), COORDINATES)
     log_weights, means, _ = mixture(machine)
     p = np.exp(log_weights - logsumexp(log_weights))
-    visible, _ = exact_marginals(density)
-    assert_allclose(visible, p @ means, rtol=1e-10)
     found = solutions(density, "tap")
     assert_allclose(found.starts, np.tile(OFFSET, (2, 1)), atol=1e-12)
     assert_allclose(found.visible_means[0], p @ means, rtol=1e-3)
@@ -96,7 +91,7 @@ def test_estimates_take_starts_and_bases_of_the_data(where):
     density = Density(make(), np.zeros((5, 3)), COORDINATES)
     base = Theta(OFFSET / (4 * DIVISOR**2), 1 / (4 * DIVISOR**2))  # twice as wide as the data
     given = {"own": {}, "starts": {"starts": rows(200)}, "base": {"base": base}}[where]
-    truth = exact_log_partition(density)
+    truth = log_partition(density, "exact").value
     found = log_partition(density, AIS(300, 200), random_state=0, **given)
     assert abs(found.value - truth) < 5 * found.std < 0.5
     found = reverse_log_partition(density, method=AIS(300, 200), random_state=0, **given)
@@ -106,9 +101,9 @@ def test_estimates_take_starts_and_bases_of_the_data(where):
 @pytest.mark.parametrize(
     "changes, match",
     [
-        ({"weights": (np.zeros((4, 3)),)}, r"must have shapes \[\(3, 4\)\], got \[\(4, 3\)\]"),
-        ({"weights": ()}, "2 units, 2 thetas and 0 matrices"),
-        ({"thetas": (Theta(np.zeros(4)),)}, "2 units, 1 thetas and 1 matrices"),
+        ({"weights": (np.zeros((4, 3)),)}, r"of shapes \[\(3, 4\)\], got .* \[\(4, 3\)\]"),
+        ({"weights": ()}, "2 units, 2 thetas and shapes"),
+        ({"thetas": (Theta(np.zeros(4)),)}, "2 units, 1 thetas and shapes"),
         ({"thetas": (Theta(np.zeros(4), np.ones(4)), Theta(np.zeros(3)))}, "must have .'field'."),
         ({"units": (Gaussian(), Bernoulli())}, "must have .'field', 'precision'., got .'field'."),
         ({"weights": (np.full((3, 4), np.nan),)}, "not finite"),
@@ -118,14 +113,6 @@ def test_estimates_take_starts_and_bases_of_the_data(where):
 def test_a_machine_whose_parts_do_not_fit_is_refused(changes, match):
     thetas = Theta(np.zeros(4)), Theta(np.zeros(3))
     machine = Machine((Bernoulli(), Bernoulli()), thetas, (np.zeros((3, 4)),))
-    density_of(machine)
+    log_partition(machine)
     with pytest.raises(ValueError, match=match):
         log_partition(replace(machine, **changes))
-
-
-def test_a_machine_is_a_density_of_its_own_coordinates():
-    machine = make()
-    density = density_of(machine)
-    assert density == Density(machine) and density_of(density) is density
-    with pytest.raises(TypeError, match="fitted estimator of a density, a Density or a Machine"):
-        density_of("tap")

@@ -20,9 +20,6 @@ from skrbm import RBM, BernoulliRBM, ConditionalRBM, evaluation
 from skrbm.evaluation import (
     AIS,
     Density,
-    can_enumerate,
-    exact_log_partition,
-    exact_marginals,
     log_partition,
     pseudo_log_likelihood,
     reverse_log_partition,
@@ -56,16 +53,12 @@ def make(kinds=BINARY, sizes=(4, 3), seed=0, strength=0.7, **kwargs):
 def test_exact_sums(kinds, sizes, scale):
     machine = make(kinds, sizes, scale=scale)
     exact = Exact(machine)
-    assert exact_log_partition(machine) == pytest.approx(exact.log_z, rel=1e-12)
-    marginals = exact_marginals(machine)
-    for l in (0, 1):
-        assert_allclose(marginals[l], exact.mean(l), rtol=1e-10)
+    assert log_partition(machine, "exact").value == pytest.approx(exact.log_z, rel=1e-12)
 
 
 def test_exact_sums_of_extreme_parameters_do_not_overflow():
     machine = make(strength=500.0, spread=500.0)
-    assert exact_log_partition(machine) == pytest.approx(Exact(machine).log_z, rel=1e-12)
-    assert all(np.isfinite(mean).all() for mean in exact_marginals(machine))
+    assert log_partition(machine, "exact").value == pytest.approx(Exact(machine).log_z, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -85,9 +78,7 @@ def test_exact_sums_of_deep_machines(kinds, sizes, monkeypatch):
     exact = Exact(machine)
     for elements in (2**22, 7):
         monkeypatch.setattr(_enumeration, "_BLOCK_ELEMENTS", elements)
-        assert exact_log_partition(machine) == pytest.approx(exact.log_z, rel=1e-12)
-        for l, mean in enumerate(exact_marginals(machine)):
-            assert_allclose(mean, exact.mean(l), rtol=1e-10)
+        assert log_partition(machine, "exact").value == pytest.approx(exact.log_z, rel=1e-12)
 
 
 # log_partition and its methods.
@@ -96,8 +87,7 @@ def test_exact_sums_of_deep_machines(kinds, sizes, monkeypatch):
 def test_auto_is_exact_where_a_layer_is_small_and_else_anneals():
     machine = make(sizes=(5, 4))
     estimate = log_partition(machine)
-    assert estimate.value == exact_log_partition(machine) and estimate.std == 0
-    assert can_enumerate(machine, 4) and not can_enumerate(machine, 3)
+    assert estimate.value == log_partition(machine, "exact").value and estimate.std == 0
     estimate = log_partition(machine, max_units=3, random_state=0)
     assert estimate.std > 0
     assert abs(estimate.value - Exact(machine).log_z) < 5 * estimate.std
@@ -237,7 +227,7 @@ def test_reference_machine():
         (Theta(parts["visbiases"].ravel()), Theta(parts["hidbiases"].ravel())),
         (np.ascontiguousarray(parts["vishid"].T),),
     )
-    log_z = exact_log_partition(machine)
+    log_z = log_partition(machine, "exact").value
     assert log_z == pytest.approx(215.13840552531667, abs=1e-9)
     with gzip.open(Path(DATA) / "mnist" / "t10k-images-idx3-ubyte.gz") as file:
         images = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784)
@@ -255,8 +245,8 @@ def test_reference_machine():
         (lambda rbm, X: log_partition(rbm, "tap", starts=X * np.nan), "NaN"),
         (lambda rbm, X: log_partition(rbm, "ais", starts=X[:, :2]), "starts has 2 columns"),
         (lambda rbm, X: reverse_log_partition(rbm, X, burn_in=-1), "burn_in must be"),
-        (lambda rbm, X: exact_log_partition(BernoulliRBM()), "not fitted"),
-        (lambda rbm, X: exact_log_partition(rbm, max_units=1), "max_units=1"),
+        (lambda rbm, X: log_partition(BernoulliRBM()), "not fitted"),
+        (lambda rbm, X: log_partition(rbm, "exact", max_units=1), "max_units=1"),
         (lambda rbm, X: log_partition(rbm, "exactly"), "method must be"),
         (lambda rbm, X: pseudo_log_likelihood(make(("gaussian", "bernoulli")), X), "binary"),
     ],
@@ -267,17 +257,9 @@ def test_input_is_checked(call, message):
         call(BernoulliRBM(2, n_iter=1).fit(X), X)
 
 
-def test_models_are_machines_or_estimators():
-    with pytest.raises(TypeError, match="from_parameters"):
-        exact_log_partition(object())
-
-
 @pytest.mark.parametrize(
     "function",
     [
-        can_enumerate,
-        exact_log_partition,
-        exact_marginals,
         log_partition,
         lambda model: log_partition(model, "bethe"),
         lambda model: pseudo_log_likelihood(model, np.eye(2)),

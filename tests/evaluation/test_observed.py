@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm.arrays import CommonRng, make_rng
 from skrbm.evaluation import Density
-from skrbm.evaluation._observed import Accuracy, exact_sums, free_energy_given
+from skrbm.evaluation._observed import Accuracy, exact_sums
 from skrbm.exceptions import LikelihoodWarning
 from skrbm.inputs import Coordinates
 from skrbm.machine import free_energy
@@ -79,7 +79,7 @@ def annealed(machine, X, observed, accuracy=PRECISE, **options):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("skrbm.evaluation._observed.exact_sums", none_exact)
         H = np.where(observed, X, np.nan)
-        return -free_energy_given(Density(machine, **options), H, SEED, accuracy)
+        return Density(machine, **options).log_weight(H, SEED, accuracy)
 
 
 def none_exact(machine, X, observed, max_units):
@@ -123,9 +123,9 @@ def test_a_standard_error_that_is_missed_warns():
 def test_full_rows_have_their_free_energy():
     machine, X, _ = problem(("bernoulli", "bernoulli"))
     density = Density(machine)
-    assert_array_equal(free_energy_given(density, X, SEED), density.free_energy(X))
+    assert_array_equal(density.free_energy(X), free_energy(machine, X))
     H = np.where(OBSERVED, X, np.nan)
-    assert_allclose(free_energy_given(density, H, SEED)[3], free_energy(machine, X[3:])[0])
+    assert_allclose(density.free_energy(H, SEED)[3], free_energy(machine, X[3:])[0])
 
 
 def test_the_density_of_what_is_observed_has_its_own_units_of_measure():
@@ -133,7 +133,7 @@ def test_the_density_of_what_is_observed_has_its_own_units_of_measure():
     machine, X, rows = problem(("gaussian", "bernoulli"))
     coordinates = Coordinates(np.full(5, 3.0), np.full(5, 2.0))
     H = np.where(OBSERVED, X, np.nan)
-    found = -free_energy_given(Density(machine, coordinates=coordinates), H, SEED)
+    found = Density(machine, coordinates=coordinates).log_weight(H, SEED)
     truth = [row.log_z for row in rows] - OBSERVED.sum(axis=1) * np.log(2)
     assert_allclose(found, truth)
 

@@ -15,7 +15,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from skrbm.arrays import Columns, make_rng
-from skrbm.evaluation import _lengths, exact_marginals, log_partition
+from skrbm.evaluation import _lengths, log_partition
 from skrbm.inference import AIS, Gibbs, Tempering, sample
 from skrbm.machine import Machine, data_moments
 from skrbm.machine import log_partition as summed
@@ -147,13 +147,6 @@ def test_log_z_of_a_machine(n_draws):
     for method in ("smc", AIS(n_chains=400, schedule=200), Tempering(n_chains=100)):
         found = log_partition(machine, method, random_state=0)
         assert abs(found.value - truth) < 6 * found.std + 1e-9
-
-
-def test_moments_of_a_machine():
-    machine = of_length(rbm(), 4)
-    X = sequences(4, 4)
-    weights = log_weights(machine, X)
-    assert_allclose(exact_marginals(machine)[0], np.exp(weights - logsumexp(weights)) @ X)
 
 
 def test_gibbs_chains_keep_lengths_and_have_the_distribution():

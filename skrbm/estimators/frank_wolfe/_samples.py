@@ -362,7 +362,7 @@ class SampledModel:
         """Return the mean of log p(observed) + log Z of IncompleteData, estimated."""
         density = Density(machine_of(mixture, self.visible), self.visible)
         X = cast(take_rows(data.X, data.scored), self.visible.dtype)
-        values = density.free_energy_given(X, data.seed, QUICK)
+        values = density.free_energy(X, data.seed, QUICK)
         return -float(data.scored_weights @ to_numpy(values))
 
     def draws(self, mixture, bias, rng):
