@@ -1,15 +1,16 @@
 """Agreement of samples with data: connected moments and nearest neighbours."""
 
 from itertools import combinations
-from math import comb, nan
+from math import comb
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtri
+from scipy.special import chdtri, ndtr, stdtrit
 from sklearn.neighbors import NearestNeighbors
 
 from ..arrays import row_blocks
 
+N_STD = 4  # standard errors of a significant difference: a chance of 3e-5 for a normal one
 _MAX_MOMENTS = 5000  # of each order
 _BLOCK_ROWS = 128
 _N_COVARIANCE_ROWS = 300  # for the degrees of freedom of moments
@@ -23,21 +24,19 @@ class ComparedMoments(NamedTuple):
     ----------
     data, samples : ndarray of shape (n_moments,)
         Means of (products of) deviations from the columns' means; means themselves for order 1.
-    correlation, slope : float
-        Pearson correlation, and slope of the regression of ``samples`` on ``data``.
+    correlation : float
+        Pearson correlation of the two.
     error : float
         Root mean squared difference.
-    noise, limit : float
-        Expectation of ``error`` for independent rows of the same distribution, and the value that
-        it would exceed with a probability of 1e-4 (with Satterthwaite's degrees of freedom).
+    limit : float
+        The value that ``error`` would exceed with a probability of 1e-4 for independent rows of
+        the same distribution (with Satterthwaite's degrees of freedom).
     """
 
     data: np.ndarray
     samples: np.ndarray
     correlation: float
-    slope: float
     error: float
-    noise: float
     limit: float
 
 
@@ -52,20 +51,15 @@ class Quality(NamedTuple):
         data), and its jackknife standard error.
     noise : float
         Error of as many rows of the distribution of the data.
-    fall, fall_std, rise, rise_std : float
-        Change of the error from the start to its minimum and from there to the end.
-    n_chains : int
+    deteriorates : bool
+        Whether the error falls and then rises, both significantly.
     """
 
     sweeps: np.ndarray
     error: np.ndarray
     error_std: np.ndarray
     noise: float
-    fall: float
-    fall_std: float
-    rise: float
-    rise_std: float
-    n_chains: int
+    deteriorates: bool
 
 
 class Neighbours(NamedTuple):
@@ -82,12 +76,38 @@ class Neighbours(NamedTuple):
         Standard error of each for independent rows.
     """
 
-    truth: float = nan
-    synth: float = nan
-    std: float = nan
+    truth: float
+    synth: float
+    std: float
 
 
-def index_sets(n, order, generator):
+def compared_moments(X, samples, order, generator):
+    """Return the :class:`ComparedMoments` of one order."""
+    index, found = _index_sets(X.shape[1], order, generator), []
+    for rows in (X, samples):
+        centre = rows.mean(axis=0)
+        mean, variance = _mean_variance(rows - centre, lambda block: _products(block, index))
+        found.append((mean + centre if order == 1 else mean, variance.mean() / len(rows)))
+    (data, data_noise), (model, model_noise) = found
+    x, y = data - data.mean(), model - model.mean()
+    with np.errstate(invalid="ignore", divide="ignore"):  # moments that are all equal
+        correlation = float(x @ y / np.sqrt(x @ x * (y @ y)))
+    error = float(np.sqrt(np.mean((data - model) ** 2)))
+    # The squared error is nearly chi squared, with the degrees of freedom (tr C)**2 / tr(C**2) of
+    # the covariance C of the products, whose traces are estimated from inner products of rows.
+    some = X[generator.permutation(len(X))[:_N_COVARIANCE_ROWS]] - X.mean(axis=0)
+    rows = _products(some, index)
+    rows = rows - rows.mean(axis=0)
+    inner, n, dof = rows @ rows.T, len(rows), 1.0
+    own = np.diag(inner)
+    others = (np.sum(inner**2) - own @ own) / max(n * (n - 1), 1)
+    if others > 0:
+        dof = max(own.mean() ** 2 / others, 1.0)
+    limit = float(np.sqrt(data_noise + model_noise) * np.sqrt(chdtri(dof, _LEVEL) / dof))
+    return ComparedMoments(data, model, correlation, error, limit)
+
+
+def _index_sets(n, order, generator):
     """Return all sets of ``order`` columns, or random ones, of shape (n_sets, order)."""
     if comb(n, order) <= _MAX_MOMENTS:
         return np.array(list(combinations(range(n), order)), dtype=np.intp).reshape(-1, order)
@@ -96,32 +116,11 @@ def index_sets(n, order, generator):
     return generator.permutation(drawn)[:_MAX_MOMENTS]
 
 
-def compared_moments(X, samples, order, generator):
-    """Return the :class:`ComparedMoments` of one order."""
-    index, found = index_sets(X.shape[1], order, generator), []
-    for rows in (X, samples):
-        centre = rows.mean(axis=0)
-        mean, variance = _mean_variance(rows - centre, lambda block: _products(block, index))
-        found.append((mean + centre if order == 1 else mean, variance.mean() / len(rows)))
-    (data, data_noise), (model, model_noise) = found
-    x, y = data - data.mean(), model - model.mean()
-    with np.errstate(invalid="ignore", divide="ignore"):  # moments that are all equal
-        correlation, slope = x @ y / np.sqrt(x @ x * (y @ y)), x @ y / (x @ x)
-    error = np.sqrt(np.mean((data - model) ** 2))
-    noise = np.sqrt(data_noise + model_noise)
-    some = X[generator.permutation(len(X))[:_N_COVARIANCE_ROWS]] - X.mean(axis=0)
-    n = _degrees_of_freedom(_products(some, index))
-    limit = noise * np.sqrt(chdtri(n, _LEVEL) / n)
-    return ComparedMoments(data, model, *map(float, (correlation, slope, error, noise, limit)))
-
-
-def _degrees_of_freedom(rows):
-    """Return (tr C)**2 / tr(C**2) of the covariance C of rows, at least 1."""
-    rows = rows - rows.mean(axis=0)
-    products = rows @ rows.T
-    own = np.diag(products)
-    others = (np.sum(products**2) - own @ own) / max(len(rows) * (len(rows) - 1), 1)
-    return max(own.mean() ** 2 / others, 1.0) if others > 0 else 1.0
+def _products(rows, index):
+    products = rows[:, index[:, 0]]
+    for column in index.T[1:]:
+        products = products * rows[:, column]
+    return products
 
 
 def _mean_variance(rows, function):
@@ -135,26 +134,15 @@ def _mean_variance(rows, function):
     return mean, squares / len(rows) - mean**2
 
 
-def _products(rows, index):
-    first, *others = index.T
-    products = rows[:, first]
-    for column in others:
-        products = products * rows[:, column]
-    return products
-
-
 def neighbours(X, samples):
     """Return the :class:`Neighbours` of equally many rows of both; ties count half."""
     accuracies = []
     for own, other in ((X, samples), (samples, X)):
-        within, across = _nearest(own), _nearest(other, own)
+        nearest = NearestNeighbors(n_neighbors=1, algorithm="brute")
+        within = nearest.fit(own).kneighbors()[0][:, 0]
+        across = nearest.fit(other).kneighbors(own)[0][:, 0]
         accuracies.append(float(np.mean((across > within) + 0.5 * (across == within))))
     return Neighbours(*accuracies, 0.5 / np.sqrt(len(X)))
-
-
-def _nearest(rows, queries=None):
-    """Return the distance of each query to the nearest row, or of each row to the nearest other."""
-    return NearestNeighbors(n_neighbors=1, algorithm="brute").fit(rows).kneighbors(queries)[0][:, 0]
 
 
 def quality_by_sweeps(X, states, generator):
@@ -167,33 +155,28 @@ def quality_by_sweeps(X, states, generator):
         Values of the chains by their number of sweeps, in increasing order.
     generator : numpy.random.Generator
     """
-    centre, index = X.mean(axis=0), index_sets(X.shape[1], 2, generator)
+    centre, index = X.mean(axis=0), _index_sets(X.shape[1], 2, generator)
 
     def terms(rows):  # the sum of squares of whose means is the squared error
         products = _products(rows, index) / np.sqrt(len(index))
         return np.concatenate([rows / np.sqrt(X.shape[1]), products], axis=1)
 
     truth, variance = _mean_variance(X - centre, terms)
-    results = [_error(terms(rows - centre) - truth) for rows in states.values()]
-    errors, left_out = (np.array(part) for part in zip(*results, strict=True))
-    best, n = int(np.argmin(errors)), left_out.shape[1]
-    changes = [
-        float(part)
-        for end in (0, -1)
-        for part in (errors[end] - errors[best], _jackknife(left_out[end] - left_out[best]))
-    ]
-    noise = np.sqrt(variance.sum() * (1 / n + 1 / len(X)))
-    return Quality(np.array([*states]), errors, _jackknife(left_out), float(noise), *changes, n)
+    errors, left_out = [], []  # of all chains, and of those without each one
+    for rows in states.values():
+        differences = terms(rows - centre) - truth
+        n, total = len(rows), differences.sum(axis=0)
+        errors.append(np.linalg.norm(total) / n)
+        left_out.append(np.linalg.norm(total - differences, axis=1) / (n - 1))
+    errors, left_out = np.array(errors), np.array(left_out)
+    noise = float(np.sqrt(variance.sum() * (1 / n + 1 / len(X))))
 
+    def jackknife(values):
+        return np.sqrt((n - 1) * values.var(axis=-1))
 
-def _error(differences):
-    """Return the root of the sum of squares of the mean difference, and those without each row."""
-    n, total = len(differences), differences.sum(axis=0)
-    without = np.linalg.norm(total - differences, axis=1) / (n - 1)
-    return np.linalg.norm(total) / n, without
-
-
-def _jackknife(left_out):
-    """Return the standard error of a statistic from its values without each chain, in columns."""
-    n = left_out.shape[-1]
-    return np.sqrt((n - 1) * left_out.var(axis=-1))
+    best, changes = int(np.argmin(errors)), []
+    n_std = stdtrit(n - 1, ndtr(N_STD))  # standard errors of few chains are uncertain
+    for end in (0, -1):
+        std = jackknife(left_out[end] - left_out[best])
+        changes.append(errors[end] - errors[best] > n_std * std)
+    return Quality(np.array([*states]), errors, jackknife(left_out), noise, bool(all(changes)))

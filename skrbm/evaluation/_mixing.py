@@ -47,13 +47,11 @@ def autocorrelation(x):
     Vehtari et al. 2021).
     """
     n = x.shape[0]
-    centred = x - x.mean(axis=0)
-    spectrum = rfft(centred, next_fast_len(2 * n, real=True), axis=0)
+    spectrum = rfft(x - x.mean(axis=0), next_fast_len(2 * n, real=True), axis=0)
     sums = irfft((spectrum * spectrum.conj()).real.mean(axis=1), next_fast_len(2 * n, real=True))
-    gamma = sums[:n] / n
     within, total = _variances(x)
     with np.errstate(invalid="ignore"):  # NaN of a constant
-        rho = 1 - (within - gamma * (n / (n - 1))) / total
+        rho = 1 - (within - sums[:n] / n * (n / (n - 1))) / total
     rho[0] = 1.0
     return rho
 
@@ -78,15 +76,14 @@ def r_hat(x):
     It is the larger of those of the values and of their distances from the median, which compare
     the means and the variances of chains.
     """
-    halves = _halves(x)
-    return max(_plain_r_hat(halves), _plain_r_hat(np.abs(halves - np.median(halves))))
-
-
-def _plain_r_hat(x):
-    within, total = _variances(normal_scores(x))
-    if within <= _ROUNDING * total:  # chains that never move
-        return float("inf" if total > 0 else "nan")
-    return float(np.sqrt(total / within))
+    halves, found = _halves(x), []
+    for values in (halves, np.abs(halves - np.median(halves))):
+        within, total = _variances(normal_scores(values))
+        if within > _ROUNDING * total:
+            found.append(float(np.sqrt(total / within)))
+        else:  # chains that never move
+            found.append(float("inf" if total > 0 else "nan"))
+    return max(found)
 
 
 def _variances(x):

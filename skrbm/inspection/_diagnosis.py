@@ -59,7 +59,8 @@ class DiagnosisDisplay:
         for ax, draw in zip(axes, panels, strict=False):
             draw(ax)
             ax.title.set_fontsize("medium")
-        figure.suptitle(d.summary, fontsize="medium")
+        failed = ", ".join(d.failed) or "none"
+        figure.suptitle(f"failed checks: {failed}", fontsize="medium")
         self.figure_, self.axes_ = figure, axes[: len(panels)]
         return self
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from _exact import Exact, free_energy
 from _libraries import OTHER_LIBRARIES
 from _machines import enumerable_pairs, random_machine
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
 from scipy.stats import linregress
 
@@ -25,7 +25,7 @@ from skrbm.inference import Gibbs, Tempering
 from skrbm.inputs import Coordinates
 from skrbm.learning import SGD
 from skrbm.machine import Machine, conditional
-from skrbm.units import Bernoulli, Theta
+from skrbm.units import Bernoulli, Gaussian, Theta
 
 BINARY = ("bernoulli", "bernoulli")
 QUICK = {"n_chains": 40, "n_steps": 60, "random_state": 0}
@@ -45,25 +45,27 @@ def drawn(machine, n, seed=0):
 # Chains.
 
 
-def has_no_problem(d):
-    return d.summary == "no problem" and d.mixed and d.long_enough and d.in_equilibrium
-
-
 def test_a_machine_without_problem():
     machine = random_machine(BINARY, (8, 5), 0, 0.5)
     d = diagnose(machine, drawn(machine, 1000), random_state=0)
-    assert isinstance(d, Diagnosis) and has_no_problem(d)
-    assert d.matches_data and not d.copies_data and d.ladder_connected is None
+    assert isinstance(d, Diagnosis) and d.failed == []
+    assert d.checks.keys() == {
+        "mixed",
+        "long_enough",
+        "in_equilibrium",
+        "no_copies",
+        "matches_data",
+    }
     assert d.observables[:2] == ("free energy", "projection 1")
     assert d.n_chains == 100 and d.n_steps == 500
     for part in (d.time, d.time_std, d.r_hat, d.ess):
         assert part.shape == (6,)
     assert d.autocorrelation.shape == (500, 6)
     assert (d.r_hat < 1.01).all() and (d.ess > 1000).all()
-    assert d.moments[0].correlation > 0.98 and abs(d.moments[0].slope - 1) < 0.1
+    assert d.moments[0].correlation > 0.98
     seed = np.random.SeedSequence(3)
     twice = [str(diagnose(machine, n_chains=8, n_steps=20, random_state=seed)) for _ in range(2)]
-    assert twice[0] == twice[1] and d.summary in str(d)
+    assert twice[0] == twice[1]
 
 
 @pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
@@ -73,7 +75,7 @@ def test_grey_levels_are_drawn_as_bits(container):
     H = Exact(machine).sample(np.random.default_rng(0), 1000)[1]
     grey = machine.units[0].mean(conditional(machine, 0, (None, H)))
     d = diagnose(machine, container(grey), random_state=0)
-    assert has_no_problem(d) and d.matches_data
+    assert d.failed == []
 
 
 @pytest.mark.law
@@ -82,7 +84,7 @@ def test_a_machine_of_the_right_distribution_has_no_fault():
     for seed in range(20):
         machine = random_machine(BINARY, (8, 5), seed, 0.5)
         d = diagnose(machine, drawn(machine, 500, seed), n_steps=200, random_state=seed)
-        assert has_no_problem(d), (seed, d.summary)
+        assert d.failed == [], seed
 
 
 @pytest.mark.law
@@ -93,8 +95,8 @@ def test_chains_along_a_ladder_mix_where_gibbs_chains_do_not():
     """
     machine, options = two_modes(20.0), {"n_steps": 400, "random_state": 0}
     gibbs, d = diagnose(machine, **options), diagnose(machine, method="tempering", **options)
-    assert not gibbs.mixed and gibbs.exchanges is None
-    assert d.mixed and d.ladder_connected and d.summary == "no problem"
+    assert "mixed" in gibbs.failed and gibbs.exchanges is None
+    assert d.checks["ladder_connected"] and d.failed == []
     found = d.exchanges
     assert found.n_steps == 400 and found.round_trips.shape == (100,)
     assert (found.acceptance > 0.3).all() and found.round_trips.mean() > 10
@@ -109,7 +111,7 @@ def test_chains_along_a_ladder_mix_where_gibbs_chains_do_not():
 )
 def test_ladders_with_gaps_or_few_round_trips_are_not_connected(n_rungs, options):
     d = diagnose(two_modes(24.0), method=Tempering(n_rungs), random_state=0, **options)
-    assert d.ladder_connected is False and "ladder" in d.summary
+    assert "ladder_connected" in d.failed
     assert (d.exchanges.acceptance.min() < 0.1) == (n_rungs == 2)
     assert (d.exchanges.round_trips.sum() < 100) == (n_rungs == 12)
 
@@ -123,8 +125,6 @@ def test_the_ladder_of_a_fit_is_diagnosed():
     d = diagnose(rbm, X, n_steps=100, random_state=0)
     assert d.exchanges.acceptance.shape == (len(rbm.ladder_) - 1,)
     assert diagnose(rbm, method="gibbs", **QUICK).exchanges is None
-    with pytest.raises(ValueError, match="method"):
-        diagnose(rbm, method="annealed")
 
 
 def test_the_time_of_a_machine_is_that_of_its_transition_matrix():
@@ -149,10 +149,10 @@ def test_the_time_of_a_machine_is_that_of_its_transition_matrix():
 
 def test_chains_in_two_modes_and_few_sweeps():
     d = diagnose(two_modes(40.0), drawn(two_modes(40.0), 100), **QUICK)
-    assert not d.mixed and np.nanmax(d.r_hat) > 1.5 and "mix" in d.summary
+    assert "mixed" in d.failed and np.nanmax(d.r_hat) > 1.5
     machine = random_machine(BINARY, (8, 5), 0, 0.5)
     d = diagnose(machine, n_chains=4, n_steps=40, random_state=1)
-    assert not d.long_enough and d.ess.min() < 100
+    assert "long_enough" in d.failed and d.ess.min() < 100
 
 
 @pytest.mark.law
@@ -168,17 +168,13 @@ def test_a_machine_trained_out_of_equilibrium():
     log_odds = np.log(mean / (1 - mean))
     init, inference = (weights, None, log_odds), Gibbs(3, start="noise")
     rbm = RBM(16, init=init, inference=inference, **options).fit(X)
-    before = vars(rbm).copy()
     d = diagnose(rbm, X, n_chains=200, random_state=0)
-    assert d.in_equilibrium is False
+    assert "in_equilibrium" in d.failed
     q = d.quality
     assert q.sweeps[0] == 0 and q.sweeps[-1] == 1000 and len(q.sweeps) == len(q.error)
     assert 1 < q.sweeps[np.argmin(q.error)] < 30
-    assert q.rise == pytest.approx(q.error[-1] - q.error.min()) and q.rise > 10 * q.rise_std
-    assert q.fall == pytest.approx(q.error[0] - q.error.min()) and q.fall > 10 * q.fall_std
-    assert vars(rbm).keys() == before.keys()  # nothing is written on the estimator
     persistent = RBM(16, inference=Gibbs(3), **options | {"n_iter": 20}).fit(X)
-    assert diagnose(persistent, X, random_state=0).in_equilibrium
+    assert diagnose(persistent, X, random_state=0).checks["in_equilibrium"]
 
 
 @pytest.mark.parametrize("kinds", enumerable_pairs()[::3], ids="-".join)
@@ -195,8 +191,6 @@ def test_deep_machines():
     machine = random_machine(("bernoulli",) * 3, (5, 3, 2), 0, 0.3)
     d = diagnose(machine, drawn(machine, 400), **QUICK)
     assert d.observables[0] == "energy" and all(m.error < m.limit for m in d.moments)
-    chains = np.random.default_rng(0).integers(2, size=(20, 4, 5)).astype(float)
-    assert diagnose(machine, chains=chains).observables[0] == "projection 1"
 
 
 def test_coordinates_and_sparse_data():
@@ -215,11 +209,11 @@ def test_coordinates_and_sparse_data():
 def test_starts_without_data():
     rbm = BernoulliRBM(n_components=4, n_iter=1, random_state=0).fit(drawn(two_modes(), 50))
     d = diagnose(rbm, **QUICK)
-    assert d.moments == () and d.quality is None and np.isnan(d.neighbours.truth)
-    assert d.matches_data is d.copies_data is d.in_equilibrium is None
+    assert d.moments == () and d.quality is None and d.neighbours is None
+    assert d.checks.keys() == {"mixed", "long_enough"}
     assert diagnose(rbm.machine_, **QUICK).n_chains == 40
     stuck = Density(two_modes(60.0), np.ones((3, 6)))  # and half of the chains start at random
-    assert not diagnose(stuck, **QUICK).mixed
+    assert "mixed" in diagnose(stuck, **QUICK).failed
 
 
 @pytest.mark.arrays
@@ -233,53 +227,22 @@ def test_array_libraries(library):
     foreign = Machine(machine.units, thetas, (xp.asarray(W),))
     d = diagnose(foreign, xp.asarray(X), **QUICK)
     assert type(d.time) is np.ndarray and all(m.error < m.limit for m in d.moments)
-    given = diagnose(foreign, chains=xp.asarray(X.reshape(30, 10, 5)))
-    assert_allclose(given.time, diagnose(machine, chains=X.reshape(30, 10, 5)).time, rtol=1e-8)
-
-
-# Chains that are given.
-
-
-def test_given_chains():
-    machine = random_machine(BINARY, (5, 3), 0, 0.5)
-    chains = drawn(machine, 800).reshape(40, 20, 5)
-    alone, X = diagnose(chains=chains), drawn(machine, 300, seed=1)
-    assert alone.observables == tuple(f"feature {k}" for k in range(5))
-    assert alone.n_steps == 40 and alone.n_chains == 20
-    one = diagnose(chains=chains[:, :, 2])
-    assert one.observables == ("chains",) and one.time[0] == alone.time[2]
-    measured = diagnose(machine, X, chains=chains)
-    assert measured.observables[0] == "free energy" and measured.quality is None
-    own = diagnose(chains=free_energy(machine, chains.reshape(-1, 5)).reshape(40, 20))
-    assert measured.time[0] == pytest.approx(own.time[0], rel=1e-8)
-    assert_array_equal(diagnose(X=X, chains=chains).moments[0].data, measured.moments[0].data)
-    assert all(m.error < m.limit for m in measured.moments)
-    constant = diagnose(chains=np.ones((9, 3)))
-    assert np.isnan(constant.r_hat[0]) and not constant.mixed
-    assert np.isinf(diagnose(chains=np.ones((9, 1)) * [1.0, 2.0, 3.0]).r_hat[0])
 
 
 @pytest.mark.parametrize(
     "given, name",
     [
-        ({}, "model"),
-        ({"chains": np.ones(5)}, "chains"),
-        ({"chains": np.ones((50, 0, 3))}, "chains"),
-        ({"chains": np.ones((3, 2))}, "chains"),
-        ({"chains": np.full((5, 2), np.nan)}, "chains"),
-        ({"chains": np.ones((5, 2)), "model": two_modes()}, "chains"),
-        ({"chains": np.ones((5, 2, 3)), "model": two_modes()}, "chains"),
-        ({"chains": np.ones((5, 2, 3)), "X": np.ones((5, 2))}, "X"),
-        ({"model": two_modes(), "X": np.ones((5, 2))}, "X"),
-        ({"model": two_modes(), "X": np.ones((1, 6))}, "X"),
-        ({"model": two_modes(), "X": np.full((3, 6), np.nan)}, "NaN"),
-        ({"model": two_modes(), "n_chains": 3}, "n_chains"),
-        ({"model": two_modes(), "n_steps": 7}, "n_steps"),
+        ({"X": np.ones((5, 2))}, "X"),
+        ({"X": np.ones((1, 6))}, "X"),
+        ({"X": np.full((3, 6), np.nan)}, "NaN"),
+        ({"n_chains": 3}, "n_chains"),
+        ({"n_steps": 7}, "n_steps"),
+        ({"method": "annealed"}, "method"),
     ],
 )
 def test_errors(given, name):
     with pytest.raises(ValueError, match=name):
-        diagnose(**given)
+        diagnose(two_modes(), **given)
 
 
 # Samples and data.
@@ -295,10 +258,9 @@ def test_moments_of_different_distributions_and_their_line():
             truth = exact.probabilities @ deviation[:, columns].prod(axis=1)
             truth = exact.mean(0)[k] if order == 1 else truth
             assert abs(found.data[k] - truth) < 5 * 0.5**order / np.sqrt(20_000)
-        line = linregress(found.data, found.samples)
-        assert found.slope == pytest.approx(line.slope) == pytest.approx(-1)
-        assert found.correlation == pytest.approx(line.rvalue) == pytest.approx(-1)
-        assert found.limit > found.noise and (order == 3 or found.error > found.limit)
+        r = linregress(found.data, found.samples).rvalue
+        assert found.correlation == pytest.approx(r) == pytest.approx(-1)
+        assert order == 3 or found.error > found.limit
 
 
 def test_neighbours_by_all_distances():
@@ -312,13 +274,10 @@ def test_neighbours_by_all_distances():
     assert neighbours(X, Y)[:2] == pytest.approx(expected, rel=1e-12)
 
 
-def test_copies_are_found():
+def test_copies_are_closer_than_other_rows_are():
     X = np.random.default_rng(0).standard_normal((400, 5))
-    chains = np.random.default_rng(1).permutation(np.tile(X, (10, 1)) + 1e-3).reshape(40, 100, 5)
-    d = diagnose(X=X, chains=chains)
-    assert d.copies_data and "copy" in d.summary
-    d = diagnose(X=X, chains=chains + 3)
-    assert d.mixed and d.matches_data is False and "differ" in d.summary
+    assert neighbours(X, X + 1e-3).truth < 0.05
+    assert min(neighbours(X, X + 3)[:2]) > 0.95
 
 
 def test_quality_and_its_error():
@@ -334,14 +293,18 @@ def test_quality_and_its_error():
     # Means are off by 1, and second moments (1 for two columns off by 1) as well.
     assert np.mean(errors) == pytest.approx(np.sqrt(2), abs=0.05)
     assert np.mean(stds) == pytest.approx(np.std(errors), rel=0.25)  # 200 know it to a part of 5 %
-    assert q.error[1] < 3 * q.noise and q.rise > 4 * q.rise_std
+    assert q.error[1] < 3 * q.noise and q.deteriorates
 
 
-def test_moments_that_differ_are_no_match():
+def test_data_of_another_machine_do_not_match():
     """A shift of a third of a standard deviation, which nearest neighbours do not show."""
-    X, chains = (np.random.default_rng(seed).standard_normal((400, 5)) for seed in (0, 1))
-    assert diagnose(X=X, chains=chains.reshape(4, 100, 5)).matches_data
-    shifted = diagnose(X=X, chains=(chains + 0.33).reshape(4, 100, 5))
-    assert shifted.matches_data is False and shifted.moments[0].error > shifted.moments[0].limit
-    truth, synth, std = shifted.neighbours
-    assert max(truth, synth) < 0.5 + 4 * std
+    machine = Machine(
+        (Gaussian(), Bernoulli()),
+        (Theta(np.zeros(5), np.ones(5)), Theta(np.zeros(1))),
+        (np.zeros((1, 5)),),
+    )
+    X = np.random.default_rng(0).standard_normal((400, 5))
+    assert diagnose(machine, X, random_state=0).failed == []
+    shifted = diagnose(machine, X + 0.33, random_state=0)
+    assert shifted.failed == ["matches_data"]
+    assert shifted.moments[0].error > shifted.moments[0].limit
