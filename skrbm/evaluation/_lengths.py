@@ -8,19 +8,12 @@ is one whose log Z is asked for. Chains are of hidden values alone: given the ma
 document, these hardly move.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from ..arrays import (
-    log_sum_exp,
-    one_blas_thread,
-    row_blocks,
-    sigmoid,
-    take_rows,
-    to_numpy,
-)
+from ..arrays import log_sum_exp, one_blas_thread, row_blocks, sigmoid, take_rows, to_numpy
 from ..inference import Gibbs, resampled_index
 from ..machine import conditional, precise_free_energy
 from ..units import Multinomial, log_weight
@@ -92,67 +85,40 @@ def length_partitions(machine, rng, longest):
     """
     machine = in_float64(machine)
     machine = machine.with_leaves([to_numpy(leaf) for leaf in machine.leaves])
-    hidden, n = machine.units[1], machine.n_units[1]
-    log_z0 = float(hidden.total_log_partition(machine.thetas[1]))
-    if hidden.is_discrete and hidden.n_configurations(n) <= _EXACT:
-        return LengthPartitions(np.zeros(1), *_enumerated(machine), log_z0)
-    chains = _at_one_draw(machine, rng)
-    points = [chains[:3]]
-    while chains.length < longest:
-        chains = _longer(machine, rng, chains)
-        points.append(chains[:3])
+    (n_words, n_hidden), unit = machine.n_units, machine.units[1]
+    log_z0 = float(unit.total_log_partition(machine.thetas[1]))
+
+    def slopes_of(hidden):
+        return Multinomial(1).log_partition(conditional(machine, 0, (None, hidden)))[:, 0]
+
+    if unit.is_discrete and unit.n_configurations(n_hidden) <= _EXACT:
+        total = unit.n_configurations(n_hidden)
+        rows = unit.configurations(n_hidden, np.arange(total))
+        log_weights = log_weight(machine.thetas[1], rows) + np.log(total)
+        slopes = np.concatenate([slopes_of(part) for part in row_blocks(rows, _BLOCK_ROWS)])
+        return LengthPartitions(
+            np.zeros(1), log_weights[None, None, :], slopes[None, None, :], log_z0
+        )
+    # Exact samples for one draw, by the probabilities of the columns.
+    n_chains = _RUNS * _CHAINS
+    columns = -precise_free_energy(machine, sp.eye_array(n_words, format="csr"))
+    log_z1 = float(log_sum_exp(columns))
+    rows = np.broadcast_to(np.exp(columns - log_z1), (n_chains, n_words))
+    X = rng.multinomial(np.ones(n_chains), rows)
+    hidden = Gibbs().state_at(machine, X, rng).layers[1]
+    points = [(1, np.full(n_chains, log_z1), slopes_of(hidden))]
+    while points[-1][0] < longest:
+        length, log_weights, slopes = points[-1]
+        step = max(1, int(_SPREAD / max(float(np.std(slopes)), 1e-9)))
+        step = min(step, length)  # samples of few draws say little of many
+        log_weights, length = log_weights + step * slopes, length + step
+        index, log_weights = resampled_index(log_weights, rng, _RESAMPLED, _RUNS)
+        hidden = hidden if index is None else take_rows(hidden, index)
+        hidden = _swept(machine, rng, length, hidden)
+        points.append((length, log_weights, slopes_of(hidden)))
     lengths, *parts = (np.array(part) for part in zip(*points, strict=True))
     by_run = (part.reshape(len(points), _RUNS, _CHAINS) for part in parts)
     return LengthPartitions(lengths, *by_run, log_z0)
-
-
-class _Chains(NamedTuple):
-    """Samples of hidden values for a number of draws, with log weights and g."""
-
-    length: int
-    log_weights: np.ndarray
-    slopes: np.ndarray
-    hidden: Any
-
-
-def _slopes(machine, hidden):
-    """Return g of rows of hidden values."""
-    theta = conditional(machine, 0, (None, hidden))
-    return Multinomial(1).log_partition(theta)[:, 0]
-
-
-def _enumerated(machine):
-    """Return log weights and g of all hidden values, as of one run."""
-    unit, n = machine.units[1], machine.n_units[1]
-    total = unit.n_configurations(n)
-    rows = unit.configurations(n, np.arange(total))
-    weights = log_weight(machine.thetas[1], rows) + np.log(total)
-    slopes = np.concatenate([_slopes(machine, part) for part in row_blocks(rows, _BLOCK_ROWS)])
-    return weights[None, None, :], slopes[None, None, :]
-
-
-def _at_one_draw(machine, rng):
-    """Return exact samples for one draw, by the probabilities of the columns."""
-    n_chains, K = _RUNS * _CHAINS, machine.n_units[0]
-    weights = -precise_free_energy(machine, sp.eye_array(K, format="csr"))
-    log_z = float(log_sum_exp(weights))
-    rows = np.broadcast_to(np.exp(weights - log_z), (n_chains, K))
-    X = rng.multinomial(np.ones(n_chains), rows)
-    hidden = Gibbs().state_at(machine, X, rng).layers[1]
-    return _Chains(1, np.full(n_chains, log_z), _slopes(machine, hidden), hidden)
-
-
-def _longer(machine, rng, chains):
-    """Return the chains after a step to more draws, and one sweep there."""
-    step = max(1, int(_SPREAD / max(float(np.std(chains.slopes)), 1e-9)))
-    step = min(step, chains.length)  # samples of few draws say little of many
-    length, hidden = chains.length + step, chains.hidden
-    log_weights = chains.log_weights + step * chains.slopes
-    index, log_weights = resampled_index(log_weights, rng, _RESAMPLED, _RUNS)
-    if index is not None:
-        hidden = take_rows(hidden, index)
-    hidden = _swept(machine, rng, length, hidden)
-    return _Chains(length, log_weights, _slopes(machine, hidden), hidden)
 
 
 def _swept(machine, rng, length, hidden):
