@@ -1,11 +1,12 @@
 """Several hidden layers, which are dependent given the data and found by a fixed point."""
 
+from functools import partial
 from math import log2
 
 import numpy as np
 import scipy.sparse as sp
 
-from ..arrays import cast, from_numpy, has_missing, namespace, row_blocks, take_rows
+from ..arrays import cast, from_numpy, namespace, row_blocks, take_rows
 from ..inference import (
     NaiveMeanField,
     clamped,
@@ -88,15 +89,23 @@ def _by_blocks(density, function, X, machine=None):
     parts = []
     for rows in row_blocks(X, _BLOCK_ROWS):
         rows = rows.astype(machine.dtype) if sp.issparse(rows) else cast(rows, machine.dtype)
-        if not has_missing(rows):
-            parts.append(function(machine, rows))
-            continue
-        rows, observed = split_missing(rows, machine.units[0].mean(machine.thetas[0]))
-        full, holes = rows_with_holes(observed)
-        found = [function(machine, take_rows(rows, holes), take_rows(observed, holes))]
-        if len(full):
-            found.insert(0, function(machine, take_rows(rows, full)))
-        order = from_numpy(np.argsort(np.concatenate([full, holes])), rows)
-        xp = namespace(rows)
-        parts.append(xp.take(xp.concat(found, axis=0), order, axis=0))
+        filling = machine.units[0].mean(machine.thetas[0])
+        parts.append(full_and_others(partial(function, machine), rows, filling))
     return namespace(parts[0]).concat(parts, axis=0)
+
+
+def full_and_others(function, X, filling=None, others=None):
+    """Return ``function(rows)`` of rows without NaN and ``others(rows, observed)`` of the others.
+
+    ``filling`` takes the place of NaN, by default 0, and ``function`` that of ``others``.
+    """
+    X, observed = split_missing(X, filling)
+    if observed is None:
+        return function(X)
+    full, holes = rows_with_holes(observed)
+    found = (others or function)(take_rows(X, holes), take_rows(observed, holes))
+    if not len(full):
+        return found
+    xp, known = namespace(found), function(take_rows(X, full))
+    order = from_numpy(np.argsort(np.concatenate([full, holes])), found)
+    return xp.take(xp.concat([known, found], axis=0), order, axis=0)

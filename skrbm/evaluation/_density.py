@@ -4,13 +4,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from ..arrays import Columns, cast, is_finite, namespace
+import numpy as np
+
+from ..arrays import Columns, cast, is_finite, namespace, take_rows
 from ..inference import chain_ends, draw_visible
 from ..inputs import Coordinates, check_rows, into_support
 from ..machine import Machine, check_has_integral, free_energy, precise_free_energy
 from ..units import Theta
-from . import _deep
-from ._observed import PRECISE, log_weight_given
+from . import _deep, _observed
+from ._deep import full_and_others
+from ._observed import PRECISE, most_units, replaced
 
 _N_STARTS = 100  # short Gibbs chains if a density has no starts
 
@@ -100,7 +103,31 @@ class Density:
         LikelihoodWarning
             If standard errors exceed that of ``accuracy``.
         """
-        return log_weight_given(self, X, seed, accuracy)
+
+        def of_observed(rows, observed):
+            machine = in_float64(self.machine)
+            rows = cast(rows, machine.dtype)
+            if len(machine.weights) > 1:
+                found, exact = _observed.deep_sums(machine, rows, observed)
+            else:
+                most = most_units(machine, accuracy.n_chains * accuracy.n_temperatures[0])
+                found, _, exact = _observed.exact_sums(machine, rows, observed, most)
+            left = np.flatnonzero(~exact)
+            if left.size:
+                base = machine.thetas[0]
+                if self.starts is not None:
+                    base = self.independent_units(cast(self.starts, machine.dtype))
+                some = take_rows(rows, left), take_rows(observed, left)
+                estimates = _observed.annealed(machine, base, *some, seed, accuracy)
+                found = replaced(found, left, estimates)
+            if self.volume is not None:
+                missing = float("nan") * rows
+                found = found + self.volume(namespace(rows).where(observed, rows, missing))
+            if self.coordinates is not None:
+                found = found - self.coordinates.log_volume_of(observed)
+            return found
+
+        return full_and_others(self.log_weight_of_full_rows, X, others=of_observed)
 
     def free_energy(self, X, seed=None, accuracy=PRECISE):
         """Return -log p(x) - log Z of rows, or with several hidden layers that by ``method``.

@@ -23,8 +23,7 @@ from ..arrays import (
     to_numpy,
 )
 from ..exceptions import LikelihoodWarning
-from ..inference import Gibbs, anneal, by_site, clamped, held, rows_with_holes, with_rows
-from ..inputs import split_missing
+from ..inference import Gibbs, anneal, by_site, clamped, held, with_rows
 from ..machine import MAX_UNITS, _enumeration, conditional, input_field
 from ._deep import is_small
 
@@ -49,39 +48,7 @@ PRECISE = Accuracy()
 QUICK = Accuracy(np.inf, 8, (50,))  # for monitoring after each epoch
 
 
-def log_weight_given(density, X, seed, accuracy):
-    """Return ``density.log_weight(X, seed, accuracy)``."""
-    X, observed = split_missing(X)
-    if observed is None:
-        return density.log_weight_of_full_rows(X)
-    full, holes = rows_with_holes(observed)
-    values, seen = (take_rows(part, holes) for part in (X, observed))
-    xp, machine = namespace(X), density.machine.astype(namespace(X).float64)
-    values = cast(values, machine.dtype)
-    if len(machine.weights) > 1:
-        found, exact = _deep_sums(machine, values, seen)
-    else:
-        n_draws = accuracy.n_chains * accuracy.n_temperatures[0]
-        found, _, exact = exact_sums(machine, values, seen, most_units(machine, n_draws))
-    left = np.flatnonzero(~exact)
-    if left.size:
-        base = machine.thetas[0]
-        if density.starts is not None:
-            base = density.independent_units(cast(density.starts, machine.dtype))
-        rows = take_rows(values, left), take_rows(seen, left)
-        found = replaced(found, left, _annealed(machine, base, *rows, seed, accuracy))
-    if density.volume is not None:
-        found = found + density.volume(xp.where(seen, values, float("nan") * values))
-    if density.coordinates is not None:
-        found = found - density.coordinates.log_volume_of(seen)
-    if not len(full):
-        return found
-    known = density.log_weight_of_full_rows(take_rows(X, full))
-    order = from_numpy(np.argsort(np.concatenate([full, holes])), found)
-    return xp.take(xp.concat([known, found]), order)
-
-
-def _deep_sums(machine, X, observed):
+def deep_sums(machine, X, observed):
     """Return log p(observed) + log Z, and the rows where it is a sum over few configurations.
 
     Rows with equal missing units are summed together.
@@ -244,7 +211,7 @@ def _summed(blocks, layer):
     return total, means
 
 
-def _annealed(machine, base, X, observed, seed, accuracy):
+def annealed(machine, base, X, observed, seed, accuracy):
     """Return log p(observed) + log Z of each row by annealed importance sampling."""
     size = max(1, _CHAIN_ELEMENTS // (accuracy.n_chains * max(machine.n_units)))
     values, errors = np.empty(X.shape[0]), np.full(X.shape[0], np.inf)

@@ -11,7 +11,6 @@ from sklearn.exceptions import ConvergenceWarning
 from .._checks import check_number, look_up
 from ..arrays import cast, from_numpy, make_rng, namespace, one_blas_thread, row_blocks, to_numpy
 from ..inference import FixedPoint, map_rows, resolve, solve_to_convergence
-from ..machine import conditional
 from ._density import density_of, in_float64
 
 _TOLERANCES = 1e-1, 1e-2, 1e-3
@@ -27,8 +26,6 @@ class Solutions:
     ----------
     means : tuple of arrays of shape (n_solutions, n_units[l])
         Means of the units of each layer, the visible one first.
-    variances : tuple of arrays of shape (n_solutions, n_units[l])
-        Variances of the units of each layer.
     free_energies : ndarray of shape (n_solutions,)
         In nats, float64; minus the estimate of log Z by a solution.
     counts : ndarray of int of shape (n_solutions,)
@@ -45,7 +42,6 @@ class Solutions:
     """
 
     means: tuple
-    variances: tuple
     free_energies: np.ndarray
     counts: np.ndarray
     starts: Any
@@ -111,7 +107,18 @@ def find_solutions(machine, method, starts, unique_tol=1e-2):
     check_number("unique_tol", unique_tol, above=0)
     method.check_marginals()
     method.check(machine)
-    moments, residual, converged, free_energies = _settled(machine, method, starts)
+    # States are not kept, as those of belief propagation are large.
+    double, sizes, pieces = in_float64(machine), [], []
+    first = method.state_at(double, cast(starts[:1, :], double.dtype))
+    map_rows(lambda leaf: sizes.append(math.prod(leaf.shape)), first)
+    for rows in row_blocks(starts, max(1, _BLOCK_ELEMENTS // max(sizes))):
+        start = method.state_at(double, cast(rows, double.dtype))
+        state, _, residual, converged = solve_to_convergence(method, double, start)
+        numbers = residual, converged, -method.log_partition(double, state)
+        pieces.append((state.means, *map(to_numpy, numbers)))
+    means, *rest = zip(*pieces, strict=True)
+    means = [namespace(parts[0]).concat(parts, axis=0) for parts in zip(*means, strict=True)]
+    residual, converged, free_energies = (np.concatenate(parts) for parts in rest)
     if not converged.any():
         warnings.warn(
             f"none of the {converged.size} starts converged and their last states are returned; "
@@ -120,7 +127,7 @@ def find_solutions(machine, method, starts, unique_tol=1e-2):
             stacklevel=4,  # beyond the functions here and their wrapper
         )
     rows = np.flatnonzero(converged | ~converged.any())
-    visible, tol = to_numpy(moments[0][0])[rows], float(unique_tol)
+    visible, tol = to_numpy(means[0])[rows], float(unique_tol)
     groups = {t: solution_groups(visible, t) for t in sorted({*_TOLERANCES, tol}, reverse=True)}
     # The first row of each group, after sorting: that with the smallest residual.
     order = np.lexsort((residual[rows], groups[tol]))
@@ -130,11 +137,9 @@ def find_solutions(machine, method, starts, unique_tol=1e-2):
     labels[rows] = np.argsort(lowest_first)[groups[tol]]
     best = rows[best[lowest_first]]
     index = from_numpy(best, starts)
-    moments = map_rows(
-        lambda part: cast(namespace(part).take(part, index, axis=0), machine.dtype), moments
-    )
+    means = [cast(namespace(part).take(part, index, axis=0), machine.dtype) for part in means]
     return Solutions(
-        *moments,
+        tuple(means),
         free_energies[best],
         np.bincount(labels[rows], minlength=best.size),
         starts,
@@ -143,36 +148,6 @@ def find_solutions(machine, method, starts, unique_tol=1e-2):
         tol,
         {t: int(group.max()) + 1 for t, group in groups.items()},
     )
-
-
-def _settled(machine, method, starts):
-    """Return ((means, variances), residual, converged, free energies) of all starts.
-
-    The last three are NumPy arrays. States are not kept, as those of belief propagation are large.
-    """
-    double, sizes, pieces = in_float64(machine), [], []
-    first = method.state_at(double, cast(starts[:1, :], double.dtype))
-    map_rows(lambda leaf: sizes.append(math.prod(leaf.shape)), first)
-    for rows in row_blocks(starts, max(1, _BLOCK_ELEMENTS // max(sizes))):
-        start = method.state_at(double, cast(rows, double.dtype))
-        state, _, residual, converged = solve_to_convergence(method, double, start)
-        variances = tuple(
-            _variance(double, l, state.means) if variance is None else variance
-            for l, variance in enumerate(state.variances)
-        )
-        free_energies = -to_numpy(method.log_partition(double, state))
-        rest = to_numpy(residual), to_numpy(converged), free_energies
-        pieces.append(((state.means, variances), *rest))
-    moments, *rest = zip(*pieces, strict=True)
-    moments = map_rows(lambda *parts: namespace(parts[0]).concat(parts, axis=0), *moments)
-    return moments, *(np.concatenate(parts) for parts in rest)
-
-
-def _variance(machine, l, means):
-    """Return the variances of a layer of which the method keeps none."""
-    if not machine.units[l].has_variances:  # columns of a site, each 0 or 1
-        return means[l] - means[l] * means[l]
-    return machine.units[l].mean_variance(conditional(machine, l, means))[1]
 
 
 def solution_groups(means, tol):
