@@ -3,6 +3,8 @@
 from math import inf, isfinite
 from typing import ClassVar
 
+import numpy as np
+
 from .._ranks import ranks
 from ..inference import Sampler
 from ..units import Gaussian
@@ -156,6 +158,12 @@ class RBM(BaseRBM):
             and isfinite(hidden.bounds[1] - hidden.bounds[0])
             and getattr(optimizer_of(self), "penalty", "l2") == "l2"
         )
+
+    def _given(self, components, intercept_hidden, intercept_visible):
+        has_matrix = np.ndim(getattr(components, "precision_visible_", None)) == 2
+        if self.visible == "gaussian" and has_matrix:
+            self.visible = Gaussian(covariance="full")
+        return components, intercept_hidden, intercept_visible
 
     def _recipe(self, rows=None):
         return super()._recipe(rows, restarts=True, is_spread=True, sample_values=True)

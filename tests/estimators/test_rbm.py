@@ -132,3 +132,13 @@ def test_a_machine_of_categories_is_one_of_their_columns():
     categorical = CategoricalRBM(**same).fit(values)
     rbm = RBM(visible=Categorical((3, 2)), **same).fit(columns.astype(np.float32))
     assert_allclose(categorical.score_samples(values), rbm.score_samples(columns), rtol=1e-4)
+    options = {"substitution_probability": 0.2, "n_steps": 50, "random_state": 0}
+    found = rbm.denoise(columns, **options)
+    found = np.stack([part.argmax(axis=1) for part in (found[:, :3], found[:, 3:])], axis=1)
+    assert_array_equal(found, categorical.denoise(values, **options))
+
+
+def test_given_parameters_with_a_precision_matrix():
+    rbm = RBM(2, visible="gaussian", n_iter=2, random_state=0).fit(IRIS)
+    same = RBM.from_parameters(rbm, visible="gaussian")
+    assert_allclose(same.score_samples(IRIS), rbm.score_samples(IRIS), rtol=1e-6)
