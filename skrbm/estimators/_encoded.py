@@ -88,7 +88,9 @@ def encoded(
     weights = None
     if sample_weight is not None:
         weights = check_weights(sample_weight, np.empty((len(columns[0]), 0)))
-        columns = _with_weight(columns, weights)
+    if weights is not None and not weights.all():  # rows of weight 0 get values of another row
+        index = np.where(weights > 0, np.arange(len(weights)), np.argmax(weights))
+        columns = [column[index] for column in columns]
     if reset:
         encoder = estimator._new_encoder().fit(X, columns, weights)
         estimator._encoder = _of_ranks(encoder, len(columns))
@@ -211,14 +213,6 @@ def _of_ranks(encoder, n_columns):
     return encoder.joined(encoders)
 
 
-def _with_weight(columns, weights):
-    """Return columns of which rows of weight 0 have the values of another row."""
-    if weights is None or weights.all():
-        return columns
-    index = np.where(weights > 0, np.arange(len(weights)), np.argmax(weights))
-    return [column[index] for column in columns]
-
-
 # ------------------------------------------------------------- data that are read in blocks
 
 
@@ -240,24 +234,16 @@ def by_blocks(method):
         parts = [
             method(self, block, *args, **own)
             for block, own in zip(blocks, _for_blocks(options), strict=False)
-            if _has_rows(block)
+            if getattr(block, "shape", (1,))[0] > 0
         ]
         if not parts:
             raise ValueError("X has no rows: it gave no block, or only empty ones")
-        return joined_rows(parts)
+        library = library_of(parts[0])
+        if library is None:
+            return namespace(parts[0]).concat(parts, axis=0)
+        return importlib.import_module(library).concat(parts)
 
     return wrapper
-
-
-def joined_rows(parts):
-    """Return arrays or DataFrames of rows as one."""
-    library = library_of(parts[0])
-    xp = namespace(parts[0]) if library is None else importlib.import_module(library)
-    return xp.concat(parts, axis=0) if library is None else xp.concat(parts)
-
-
-def _has_rows(block):
-    return getattr(block, "shape", (1,))[0] > 0
 
 
 def _for_blocks(options):

@@ -138,19 +138,13 @@ class RBM(BaseRBM):
 
     def _units(self):
         visible, hidden = units_of(self)
-        if self.visible == "gaussian" and self._has_joint_columns(hidden):
-            visible = Gaussian(covariance="full")
-        return visible, hidden
-
-    def _has_joint_columns(self, hidden):
-        """Whether the columns of "gaussian" units share a precision matrix.
-
-        It gains much where columns are correlated, and costs the cube of their number in a step.
-        Chains of Langevin steps and equations have none, and neither do weights with zeros.
-        """
+        # Columns of "gaussian" units share a precision matrix, which gains much where they are
+        # correlated, and costs the cube of their number in a step. Chains of Langevin steps and
+        # equations have none, and neither do weights with zeros.
         method, n = self._method(), vars(self).get("n_features_in_", inf)
-        return (
-            n <= _JOINT_COLUMNS
+        is_joint = (
+            self.visible == "gaussian"
+            and n <= _JOINT_COLUMNS
             and not vars(self).get("_in_blocks", False)
             and ranks().size == 1
             and isinstance(method, Sampler)
@@ -158,6 +152,7 @@ class RBM(BaseRBM):
             and isfinite(hidden.bounds[1] - hidden.bounds[0])
             and getattr(optimizer_of(self), "penalty", "l2") == "l2"
         )
+        return (Gaussian(covariance="full") if is_joint else visible), hidden
 
     def _given(self, components, intercept_hidden, intercept_visible):
         has_matrix = np.ndim(getattr(components, "precision_visible_", None)) == 2

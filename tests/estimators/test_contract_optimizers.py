@@ -27,8 +27,6 @@ from skrbm.inference import TAP
 from skrbm.learning import SGD, Adam
 
 optimized = pytest.mark.parametrize("Estimator", with_parameters("optimizer"))
-# These two take their steps in other coordinates than those of the published parameters.
-MAPPED = GaussianBernoulliRBM, ReplicatedSoftmaxRBM
 DEFAULTS = {
     RBM: {},
     TAPRBM: {"momentum": 0.5, "alpha": 0.005, "schedule": "linear"},
@@ -37,7 +35,6 @@ DEFAULTS = {
     ReplicatedSoftmaxRBM: {"alpha": 0.0, "schedule": "linear"},
     ConditionalRBM: {"alpha": 0.0, "schedule": "linear"},
 }
-NATURAL = [E for E in with_parameters("optimizer") if E not in MAPPED]
 
 
 def steps(estimator):
