@@ -20,13 +20,14 @@ class Columns:
     Parameters
     ----------
     X : array or sparse matrix of shape (n_rows, n_columns)
-        Without NaN where means are asked for.
     weights : ndarray of shape (n_some,), default=None
         How many rows each row stands for; None is one.
     index : ndarray of int of shape (n_some,), default=None
         Which rows of X these are; None is all, in order.
     total : callable, default=None
         ``total(array)`` adds what other processes have to float64 sums over these rows.
+    has_missing : bool, default=False
+        Whether NaN is a missing value, which means and variances leave out.
 
     Attributes
     ----------
@@ -40,14 +41,16 @@ class Columns:
         weights: np.ndarray | None = None,
         index: np.ndarray | None = None,
         total: Callable[[Array], Array] | None = None,
+        has_missing: bool = False,
     ) -> None:
         self.shape = (X.shape[0] if index is None else len(index)), X.shape[1]
         self.weights = np.ones(self.shape[0]) if weights is None else weights
-        self.X, self.index, self.total = X, index, total
+        self.X, self.index, self.total, self.has_missing = X, index, total, has_missing
 
     def part(self, columns: Any) -> "Columns":
         """Return some of the columns, a slice or an index array of NumPy."""
-        return Columns(take_columns(self.X, columns), self.weights, self.index, self.total)
+        X = take_columns(self.X, columns)
+        return Columns(X, self.weights, self.index, self.total, self.has_missing)
 
     @property
     def range(self) -> tuple[float, float]:
@@ -65,25 +68,49 @@ class Columns:
         return to_numpy(namespace(X).any(X == X, axis=0))
 
     @cached_property
-    def n_known(self) -> float:
+    def n_rows(self) -> float:
         """How many rows these stand for."""
         n = float(np.sum(self.weights))
         return n if self.total is None else float(self.total(np.array([n]))[0])
 
     @cached_property
+    def known_share(self) -> Any:
+        """The part of the rows that have a value in each column: 1.0 if all have all."""
+        if not self.has_missing:
+            return 1.0
+        return self.means_of(lambda rows: cast(rows == rows, rows.dtype))
+
+    @property
+    def n_known(self) -> Any:
+        """How many rows have a value in each column: a number if all rows have all values."""
+        return self.n_rows * self.known_share
+
+    @cached_property
     def means(self) -> Array:
-        """The mean of each column, float64."""
-        return self.means_of(None)
+        """The mean of the known values of each column, float64, NaN where there is none."""
+        return self._of_known(None)
 
     @cached_property
     def variances(self) -> Array:
-        """The variance of each column, float64."""
-        return self.means_of(lambda rows: (rows - self.means) ** 2)
+        """The variance of the known values of each column, float64."""
+        return self._of_known(lambda rows: (rows - self.means) ** 2)
 
     @property
     def occupied(self) -> Array:
-        """The part of the rows in which each column is not 0, float64."""
-        return self.means_of(lambda rows: nonzero(rows, rows.dtype))
+        """The part of the known values of each column that is not 0, float64."""
+        return self._of_known(lambda rows: nonzero(rows, rows.dtype))
+
+    def _of_known(self, function: Callable[[Array], Array] | None) -> Array:
+        """Return the mean of a function of the values of each column that are known."""
+        if not self.has_missing:
+            return self.means_of(function)
+
+        def filled(rows: Array) -> Array:
+            values = rows if function is None else function(rows)
+            return namespace(rows).where(rows == rows, values, namespace(rows).zeros_like(rows))
+
+        with np.errstate(invalid="ignore"):
+            return self.means_of(filled) / self.known_share
 
     def means_of(self, function: Callable[[Array], Array] | None) -> Array:
         """Return the mean, over the rows, of a function of float64 rows; None is the rows."""
@@ -113,7 +140,7 @@ class Columns:
             block = slice(start, min(start + size, self.shape[0]))
             rows = block if self.index is None else self.index[block]
             total = total + sums(take_rows(self.X, rows), self.weights[block])
-        return (total if self.total is None else self.total(total)) / self.n_known
+        return (total if self.total is None else self.total(total)) / self.n_rows
 
 
 def _wide(rows: Array) -> Array:
@@ -221,6 +248,11 @@ class ColumnSummary:
     def variances(self) -> Array:
         """The variance of the known values of each column, in float64."""
         return self._scatter / namespace(self.counts).clip(self.counts, 1.0, None)
+
+    @property
+    def known_share(self) -> Any:
+        """The part of the rows that have a value in each column: 1.0 if all have all."""
+        return self.counts / self.shape[0] if self.has_missing else 1.0
 
     @property
     def n_known(self) -> Any:

@@ -95,7 +95,8 @@ class Held(Unit):
         if theta.field.ndim == 3:  # of each pair of neighbours, (n_rows, n_above, n_units)
             x, observed = x[:, None, :], observed[:, None, :]
         pairs = zip(theta, self.unit.statistics(x), strict=True)
-        own = sum(part * statistic for part, statistic in pairs if part is not None)
+        # Beside a precision matrix, parts without a precision have zeros for it.
+        own = sum(part * x for part, x in pairs if part is not None and x is not None)
         base = self.unit.log_base(x)
         own = own if base is None else own + base
         own, observed = (by_site(self.unit, part) for part in (own, observed))

@@ -10,6 +10,7 @@ from ..arrays import (
     Columns,
     ColumnSummary,
     cast,
+    dense,
     joined_rows,
     parameter_reference,
     take_rows,
@@ -38,7 +39,7 @@ def rows_of(X, unit, dtype, weights=None, coordinates=None, first=False):
     if isinstance(X, RowBlocks):
         rows = BlockRows(X, unit, dtype, coordinates)
         if first:
-            check_known(rows.summary, unit)
+            check_known(rows.columns, unit)
         return rows
     if first:
         check_known(Columns(X), unit)
@@ -65,33 +66,46 @@ class BlockRows(Rows):
         Those of learning; None for the data's own.
     """
 
+    has_fractions = False
+
     def __init__(self, source, unit, dtype, coordinates=None):
         if source.is_read_once:
             raise TypeError("X is an iterator, which can be read only once; give a function")
         if ranks().size > 1:
             raise ValueError("X must be an array in fits of several ranks, not data in blocks")
-        self.source, self.dtype, self.unit = source, dtype, unit
-        self.coordinates, self.weights = coordinates, None
-        self.summary, self.has_fractions = ColumnSummary(), False
-        self.clips = unit.clips
+        self.source, self.dtype, self.unit, self._clips = source, dtype, unit, unit.clips
+        self.coordinates, self.weights, self.columns = coordinates, None, ColumnSummary()
         self.X, self._places = self._first_pass()
-        self._reference, self.part = self.X, 1.0
+        self._reference, self.part, self.index = self.X, 1.0, np.arange(len(self._places))
         self._is_validation = np.zeros(len(self._places), dtype=bool)
-        self.unit, self.index = unit.fitted(self.summary), np.arange(len(self._places))
-        self.clips = check_range(self.summary, self.unit)
+        self.unit = unit.fitted(self.columns)
+        self._clips = check_range(self.columns, self.unit)
         check_squares(self)
-        self.total, self.has_missing = self.summary.shape[0], self.summary.has_missing
+        self.total, self.has_missing = self.columns.shape[0], self.columns.has_missing
 
     def _first_pass(self):
-        """Summarize the columns; return sampled rows, and the block and place of each."""
-        sample = _Sample(np.random.default_rng(_SEED))
+        """Summarize the columns; return sampled rows, and the block and place of each.
+
+        A uniform sample is that of the lowest random keys.
+        """
+        generator, limit, n, sample = np.random.default_rng(_SEED), np.inf, 0, []
         for i, block in self.source.numbered():
             rows = self._in_support(block)
             self.unit.check_values(rows)
-            self.summary.add(block, rows)
+            self.columns.add(block, rows)
             self.has_fractions |= has_fractions(rows, self.unit)
-            sample.add(i, rows)
-        return sample.shrunk()
+            keys = generator.random(rows.shape[0])
+            chosen = np.flatnonzero(keys < limit)
+            if chosen.size:
+                places = np.column_stack([np.full(chosen.size, i), chosen])
+                sample.append((keys[chosen], places, take_rows(rows, chosen)))
+                n += chosen.size
+            size = max(1, min(_SAMPLE_ROWS, _SAMPLE_BYTES // (8 * rows.shape[1])))
+            if n > 2 * size:
+                sample = [_lowest(sample, size)]
+                n, limit = size, sample[0][0][-1]
+        _, places, rows = _lowest(sample, size)
+        return rows, places
 
     @cached_property
     def fingerprint(self):
@@ -101,40 +115,19 @@ class BlockRows(Rows):
 
     def _in_support(self, rows):
         check_held(rows, self.dtype)
-        return into_support(rows, self.unit) if self.clips else rows
+        return into_support(rows, self.unit) if self._clips else rows
 
     def __getitem__(self, positions):
         """Return the rows at an array of positions, or rows of a batch, as learning takes them."""
         if positions.ndim == 1:
             return super().__getitem__(positions)
-        rows = self._in_support(positions)
-        rows = cast(rows.toarray() if sp.issparse(rows) else rows, self.dtype)
+        rows = cast(dense(self._in_support(positions)), self.dtype)
         return rows if self.coordinates is None else self.coordinates.inward(rows)
-
-    @property
-    def range(self):
-        return self.summary.range
 
     @property
     def counts(self):
         """Number of rows of the data per row in memory, float64."""
         return np.full(len(self), self.total / len(self))
-
-    @cached_property
-    def initial_theta(self):
-        return self.unit.initial_theta(self.summary)
-
-    @cached_property
-    def means(self):
-        return self.summary.means
-
-    @property
-    def moments(self):
-        return self.summary.means, self.summary.variances
-
-    @property
-    def n_known(self):
-        return self.summary.n_known
 
     def split(self, fraction, rng, positions=None):
         """Return positions in memory to measure on and to validate on.
@@ -177,7 +170,8 @@ class BlockRows(Rows):
             if held_out.size:
                 block = self._without(block, self._places[held_out, 1], held_out)
             pool.append(block)
-            n_bytes += _bytes_of(block)
+            parts = (block.data, block.indices) if sp.issparse(block) else (block,)
+            n_bytes += sum(getattr(p, "nbytes", 8 * p.shape[0] * p.shape[-1]) for p in parts)
             if n_bytes >= _POOL_BYTES and len(pool) > 1:
                 yield pool
                 n_bytes = 0
@@ -187,12 +181,8 @@ class BlockRows(Rows):
     def _without(self, block, places, positions):
         """Return a block without the rows at some places, which must be those at positions."""
         n = block.shape[0]
-        same = places.max() < n
-        if same:
-            found = self._in_support(take_rows(block, places)), take_rows(self.X, positions)
-            found = [rows.toarray() if sp.issparse(rows) else to_numpy(rows) for rows in found]
-            same = np.array_equal(*found, equal_nan=True)
-        if not same:
+        found = self._in_support(take_rows(block, places[places < n])), take_rows(self.X, positions)
+        if not np.array_equal(*(to_numpy(dense(rows)) for rows in found), equal_nan=True):
             raise ValueError(
                 "X must give its rows in the same order each time if some are held out for "
                 "validation; fit shuffles them itself"
@@ -200,43 +190,9 @@ class BlockRows(Rows):
         return take_rows(block, np.delete(np.arange(n), places))
 
 
-class _Sample:
-    """A uniform sample of rows of successive blocks: those with the lowest random keys."""
-
-    def __init__(self, generator):
-        self._generator, self._limit, self._n = generator, np.inf, 0
-        self._keys, self._places, self._rows = [], [], []
-
-    def add(self, i, rows):
-        """Sample from the rows of block ``i`` too."""
-        keys = self._generator.random(rows.shape[0])
-        chosen = np.flatnonzero(keys < self._limit)
-        if not chosen.size:
-            return
-        self._keys.append(keys[chosen])
-        self._places.append(np.column_stack([np.full(chosen.size, i), chosen]))
-        self._rows.append(take_rows(rows, chosen))
-        self._n += chosen.size
-        if self._n > 2 * _sample_size(rows):
-            self.shrunk()
-
-    def shrunk(self):
-        """Return the rows of the lowest keys, in random order, and their blocks and places."""
-        keys, places = np.concatenate(self._keys), np.concatenate(self._places)
-        rows = joined_rows(self._rows)
-        first = np.argsort(keys, kind="stable")[: _sample_size(rows)]
-        if len(first) < len(keys):
-            self._limit = keys[first[-1]]
-        rows, self._n = take_rows(rows, first), len(first)
-        self._keys, self._places, self._rows = [keys[first]], [places[first]], [rows]
-        return rows, places[first]
-
-
-def _sample_size(rows):
-    return max(1, min(_SAMPLE_ROWS, _SAMPLE_BYTES // (8 * rows.shape[1])))
-
-
-def _bytes_of(rows):
-    if sp.issparse(rows):
-        return rows.data.nbytes + rows.indices.nbytes
-    return getattr(rows, "nbytes", 8 * rows.shape[0] * rows.shape[1])
+def _lowest(sample, size):
+    """Return the keys, the places and the rows of the lowest keys in a list of these, in order."""
+    keys, places, rows = zip(*sample, strict=True)
+    keys = np.concatenate(keys)
+    first = np.argsort(keys, kind="stable")[:size]
+    return keys[first], np.concatenate(places)[first], take_rows(joined_rows(list(rows)), first)

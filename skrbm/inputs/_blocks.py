@@ -19,136 +19,30 @@ _MAPPED_BYTES = 2**30  # smaller memory maps are ordinary arrays
 class RowBlocks:
     """Rows of data that are read in blocks, which estimators take in the place of an array.
 
-    A subclass defines either ``n_blocks`` and ``block(i)``, so that blocks can be read in any
-    order, or ``__iter__``, which yields the same blocks in the same order each time.
-
-    Attributes
+    Parameters
     ----------
-    n_blocks : int or None
+    read : callable
+        ``read(i)`` returns block ``i``, an array-like of shape (n_rows, n_columns). If ``n_blocks``
+        is None, ``read()`` returns an iterable of all blocks, the same each time.
+    n_blocks : int, default=None
         Number of blocks, None if they can only be read one after another.
-    is_read_once : bool
+    is_read_once : bool, default=False
         Whether the blocks can be read only once.
     """
 
-    n_blocks: int | None = None
-    is_read_once = False
-
-    def block(self, i):
-        """Return block ``i``, an array-like of shape (n_rows, n_columns)."""
-        raise NotImplementedError
-
-    def __iter__(self):
-        return (self.block(i) for i in range(self.n_blocks))
+    def __init__(self, read, n_blocks=None, is_read_once=False):
+        self.read, self.n_blocks, self.is_read_once = read, n_blocks, is_read_once
 
     def numbered(self, order=None):
         """Yield pairs (i, block), in the given order if the blocks can be read in any order."""
-        if order is None or self.n_blocks is None:
-            return enumerate(self)
-        return ((i, self.block(i)) for i in map(int, order))
-
-    def name(self, i):
-        """Return the name of block ``i`` in error messages."""
-        return f"block {i} of X"
-
-
-class SlicedRows(RowBlocks):
-    """Slices of one array: a NumPy array, a memory map, or an HDF5 or Zarr dataset.
-
-    Parameters
-    ----------
-    array : object with ``shape``, ``dtype`` and ``__getitem__``
-        Of shape (n_rows, n_columns).
-    n_rows : int, default=None
-        Number of rows of a block; default: those of a MiB, in whole chunks if the array has chunks.
-    """
-
-    def __init__(self, array, n_rows=None):
-        if len(array.shape) != 2:
-            raise ValueError(f"X must have 2 dimensions, got shape {tuple(array.shape)}")
-        if n_rows is None:
-            bytes_of_row = np.dtype(array.dtype).itemsize * max(1, array.shape[1])
-            n_rows, chunks = max(1, _BLOCK_BYTES // bytes_of_row), getattr(array, "chunks", None)
-            n_rows = max(1, n_rows // chunks[0]) * chunks[0] if chunks else n_rows
-        self.array, self.n_rows = array, n_rows
-        self.n_blocks = -(-array.shape[0] // n_rows)
-
-    def block(self, i):
-        start = i * self.n_rows
-        return self.array[start : min(start + self.n_rows, self.array.shape[0])]
-
-
-class NpyFile:
-    """An array in a .npy file, of which slices of rows are read.
-
-    Unlike the pages of a memory map, rows that have been read take no memory afterwards.
-    """
-
-    def __init__(self, path):
-        if Path(path).suffix != ".npy":
-            raise ValueError(
-                f"X has the path {str(path)!r}, and only .npy files are read from their paths; "
-                "give an opened dataset or a function that returns an iterator of batches"
-            )
-        try:
-            array = np.load(path, mmap_mode="r")
-        except (EOFError, ValueError) as error:
-            raise ValueError(f"{path} cannot be read: {error}") from error
-        if array.ndim != 2 or not array.flags.c_contiguous:
-            raise ValueError(f"{path} must hold a 2D array in C order, got shape {array.shape}")
-        self.path, self.shape, self.dtype = path, array.shape, array.dtype
-        self.offset = array.offset
-
-    def __getitem__(self, rows):
-        n, width = rows.stop - rows.start, self.shape[1]
-        begin = self.offset + rows.start * width * self.dtype.itemsize
-        return np.fromfile(self.path, self.dtype, n * width, offset=begin).reshape(n, width)
-
-
-class DaskRows(RowBlocks):
-    """The chunks of a Dask array, each computed when it is read."""
-
-    def __init__(self, array):
-        if array.ndim != 2:
-            raise ValueError(f"X must have 2 dimensions, got shape {array.shape}")
-        self.array = whole_rows(array)
-        self.n_blocks = self.array.numblocks[0]
-
-    def block(self, i):
-        return self.array.blocks[i].compute()
-
-
-def whole_rows(array):
-    """Return a Dask array whose chunks have whole rows."""
-    return array if array.numblocks[1] == 1 else array.rechunk({1: -1})
-
-
-class IteratedRows(RowBlocks):
-    """Batches of a function that returns an iterator, or of an iterable.
-
-    A batch may be a tuple or list of one array, as loaders of torch return it.
-    """
-
-    def __init__(self, batches):
-        self._start = batches if callable(batches) else batches.__iter__
-        self.is_read_once = hasattr(batches, "__next__")
+        if self.n_blocks is None:
+            return enumerate(self.read())
+        return (
+            (int(i), self.read(int(i))) for i in (range(self.n_blocks) if order is None else order)
+        )
 
     def __iter__(self):
-        batches = self._start()
-        if not np.iterable(batches):
-            raise ValueError(f"X must return an iterator of batches, got {type(batches).__name__}")
-        return map(_only_array, batches)
-
-
-def _only_array(batch):
-    """Return the only array of a tuple or list of arrays; other batches as they are."""
-    if isinstance(batch, tuple | list) and any(getattr(part, "ndim", 0) == 2 for part in batch):
-        if len(batch) > 1:
-            raise ValueError(
-                f"the batches of X have {len(batch)} arrays; yield the features alone, as in "
-                "lambda: (X for X, y in loader)"
-            )
-        return batch[0]
-    return batch
+        return (block for _, block in self.numbered())
 
 
 class CheckedBlocks(RowBlocks):
@@ -159,33 +53,26 @@ class CheckedBlocks(RowBlocks):
     source : RowBlocks
     check : callable
         ``check(block)`` returns an array, or raises ValueError or TypeError.
-
-    Attributes
-    ----------
-    place : array of shape (1, 1)
-        Reference array for parameters, in the library and the working dtype of the first block.
     """
 
     def __init__(self, source, check):
-        self.source, self._check, self._n_rows = source, check, None
-        self.n_blocks, self.is_read_once = source.n_blocks, source.is_read_once
+        super().__init__(source.read, source.n_blocks, source.is_read_once)
+        self._check, self._n_rows = check, None
 
     @cached_property
     def place(self):
+        """Reference array for parameters, of the library and the working dtype of the data."""
         return parameter_reference(next(iter(self)))
-
-    def name(self, i):
-        return self.source.name(i)
 
     def numbered(self, order=None):
         n_rows = 0
-        for i, block in self.source.numbered(order):
+        for i, block in super().numbered(order):
             if getattr(block, "shape", (1,))[0] == 0:
                 continue
             try:
                 block = self._check(block)
             except (TypeError, ValueError) as error:
-                raise type(error)(f"{self.source.name(i)}: {error}") from error
+                raise type(error)(f"block {i} of X: {error}") from error
             n_rows += block.shape[0]
             yield i, block
         if n_rows == 0:
@@ -195,9 +82,6 @@ class CheckedBlocks(RowBlocks):
                 f"X gave {self._n_rows} rows at first and {n_rows} when it was read again"
             )
         self._n_rows = n_rows
-
-    def __iter__(self):
-        return (block for _, block in self.numbered())
 
 
 def as_blocks(X, n_rows=None):
@@ -225,41 +109,104 @@ def as_blocks(X, n_rows=None):
         If n_rows is not an integer of at least 1, or is given although X has blocks already.
     """
     check_count("n_rows", n_rows, 1, or_none=True)
-    blocks = SlicedRows(X, n_rows) if isinstance(X, np.ndarray) else find_blocks(X, n_rows)
+    blocks = _sliced(X, n_rows) if isinstance(X, np.ndarray) else find_blocks(X, n_rows)
     if blocks is None:
         raise TypeError(f"{type(X).__name__} cannot be read in blocks of rows")
-    if n_rows is not None and (blocks is X or isinstance(blocks, DaskRows | IteratedRows)):
-        raise ValueError(f"n_rows={n_rows} cannot change the blocks of {type(X).__name__}")
     return blocks
 
 
 def find_blocks(X, n_rows=None):
     """Return a :class:`RowBlocks` for data that are read in blocks, None for an array in memory."""
-    if isinstance(X, RowBlocks):
-        return X
     if isinstance(X, np.memmap):
         # joblib maps arrays in memory to share them between processes
         is_large = X.nbytes >= _MAPPED_BYTES and "joblib_memmapping_folder" not in str(X.filename)
-        return SlicedRows(X, n_rows) if is_large else None
+        return _sliced(X, n_rows) if is_large else None
     if isinstance(X, np.ndarray) or hasattr(X, "__dlpack__"):
         return None
     if isinstance(X, str | os.PathLike):
-        return SlicedRows(NpyFile(X), n_rows)
-    if isinstance(X, list | tuple):
-        is_of_batches = X and all(getattr(part, "ndim", 0) == 2 for part in X)
-        return IteratedRows(X) if is_of_batches else None
-    if hasattr(X, "visititems") or hasattr(X, "array_keys"):
-        raise ValueError(f"X must be a dataset, got the group {type(X).__name__}")
-    if is_dask(X):
-        return DaskRows(X)
-    if _is_dataset(X):
-        return SlicedRows(X, n_rows)
-    return IteratedRows(X) if callable(X) or _is_plain_iterable(X) else None
+        return _npy_file(X, n_rows)
+    if _is_dataset(X) and not is_dask(X):
+        return _sliced(X, n_rows)
+    blocks = None
+    if isinstance(X, RowBlocks):
+        blocks = X
+    elif is_dask(X):
+        array = whole_rows(X)
+        blocks = RowBlocks(lambda i: array.blocks[i].compute(), array.numblocks[0])
+    elif callable(X):
+        blocks = RowBlocks(lambda: _batches(X()))
+    elif _is_iterable_of_batches(X):
+        blocks = RowBlocks(lambda: _batches(X), is_read_once=hasattr(X, "__next__"))
+    if blocks is not None and n_rows is not None:
+        raise ValueError(f"n_rows={n_rows} cannot change the blocks of {type(X).__name__}")
+    return blocks
+
+
+def _sliced(array, n_rows=None, read=None):
+    """Return the slices of a memory map, of an HDF5 or Zarr dataset, or what ``read`` gives.
+
+    By default a block has the rows of a MiB, in whole chunks if the array has chunks.
+    """
+    _check_2d(array)
+    n, read = array.shape[0], array.__getitem__ if read is None else read
+    if n_rows is None:
+        bytes_of_row = np.dtype(array.dtype).itemsize * max(1, array.shape[1])
+        n_rows, chunks = max(1, _BLOCK_BYTES // bytes_of_row), getattr(array, "chunks", None)
+        n_rows = max(1, n_rows // chunks[0]) * chunks[0] if chunks else n_rows
+    return RowBlocks(lambda i: read(slice(i * n_rows, min((i + 1) * n_rows, n))), -(-n // n_rows))
+
+
+def _npy_file(path, n_rows):
+    """Return slices of the array in a .npy file, which take no memory after they have been read."""
+    if Path(path).suffix != ".npy":
+        raise ValueError(
+            f"X has the path {str(path)!r}, and only .npy files are read from their paths; give "
+            "an opened dataset or a function that returns an iterator of batches"
+        )
+    try:
+        array = np.load(path, mmap_mode="r")
+    except (EOFError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    if array.ndim != 2 or not array.flags.c_contiguous:
+        raise ValueError(f"{path} must hold a 2D array in C order, got shape {array.shape}")
+    width, dtype, start = array.shape[1], array.dtype, array.offset
+
+    def read(rows):  # the pages of a memory map would stay
+        n, before = rows.stop - rows.start, rows.start * width * dtype.itemsize
+        return np.fromfile(path, dtype, n * width, offset=start + before).reshape(n, width)
+
+    return _sliced(array, n_rows, read)
+
+
+def _check_2d(array):
+    if len(array.shape) != 2:
+        raise ValueError(f"X must have 2 dimensions, got shape {tuple(array.shape)}")
+
+
+def _batches(batches):
+    """Yield batches; a tuple or list of one array, as loaders of torch return it, is that array."""
+    if not np.iterable(batches):
+        raise ValueError(f"X must return an iterator of batches, got {type(batches).__name__}")
+    for batch in batches:
+        if isinstance(batch, tuple | list) and any(getattr(part, "ndim", 0) == 2 for part in batch):
+            if len(batch) > 1:
+                raise ValueError(
+                    f"the batches of X have {len(batch)} arrays; yield the features alone, as in "
+                    "lambda: (X for X, y in loader)"
+                )
+            (batch,) = batch
+        yield batch
 
 
 def is_dask(X):
     """Whether X is a Dask array."""
     return hasattr(X, "__dask_graph__") and hasattr(X, "numblocks")
+
+
+def whole_rows(array):
+    """Return a Dask array whose chunks have whole rows."""
+    _check_2d(array)
+    return array if array.numblocks[1] == 1 else array.rechunk({1: -1})
 
 
 def _is_dataset(X):
@@ -268,6 +215,8 @@ def _is_dataset(X):
     return is_array and (X.chunks is not None or hasattr(X, "read_direct"))
 
 
-def _is_plain_iterable(X):
+def _is_iterable_of_batches(X):
+    if isinstance(X, list | tuple):
+        return bool(X) and all(getattr(part, "ndim", 0) == 2 for part in X)
     of_arrays = ("__getitem__", "__array__", "__array_interface__", "shape")
     return hasattr(X, "__iter__") and not any(hasattr(X, name) for name in of_arrays)

@@ -284,7 +284,7 @@ def check_squares(rows):
     """Raise ValueError if squares of values of units without bounds overflow."""
     if np.isfinite(rows.unit.bounds).all():
         return
-    (least, most), largest = rows.range, namespace(rows.X).finfo(rows.dtype).max
+    (least, most), largest = rows.columns.range, namespace(rows.X).finfo(rows.dtype).max
     size = max(-least, most)  # -inf if nothing is known
     if size >= math.sqrt(float(largest)):
         raise ValueError(

@@ -11,7 +11,6 @@ from .._ranks import ranks
 from ..arrays import (
     Columns,
     cast,
-    dense,
     dense_rows,
     from_numpy,
     has_missing,
@@ -20,12 +19,10 @@ from ..arrays import (
     near_equal_parts,
     parameter_reference,
     row_blocks,
-    take_columns,
     take_rows,
     to_numpy,
     value_range,
 )
-from ..units import Theta, joined
 from ._check_data import check_held, check_range, check_squares, into_support
 from ._weights import are_whole, distinct_rows, rows_of_epoch
 
@@ -69,7 +66,7 @@ class DistinctRows:
     @property
     def counts(self):
         """The weights of all distinct rows, float64."""
-        return np.ones(len(self)) if self.weights is None else self.weights
+        return self.weights_of(np.arange(len(self)))
 
     def weights_of(self, positions):
         """Return the weights of the rows at some positions, float64."""
@@ -141,12 +138,7 @@ class DistinctRows:
         """Split positions at random into a training and a validation set.
 
         The validation set has about ``fraction`` of the weight. It is None, with a warning, if all
-        rows are equal.
-
-        Raises
-        ------
-        ValueError
-            If one of the sets would be empty although rows differ.
+        rows are equal. ValueError is raised if a set would be empty although rows differ.
         """
         positions = np.arange(len(self)) if positions is None else positions
         if len(positions) == 1:
@@ -184,9 +176,10 @@ class Rows(DistinctRows):
 
     Attributes
     ----------
+    columns : Columns
+        Statistics of the rows of all ranks, in the user's units.
     part : float
-        The fraction of all samples that this rank has. ``total``, ``n_known`` and the means,
-        moments and parameters of the columns are those of all ranks.
+        The fraction of all samples that this rank has. ``total`` is that of all ranks.
     """
 
     def __init__(self, X, unit, dtype, weights=None, coordinates=None):
@@ -195,13 +188,14 @@ class Rows(DistinctRows):
             X = into_support(X, unit)
         check_held(X, dtype)
         unit.check_values(X)
-        self.X, self.has_missing = X, ranks().any(has_missing(X))
-        check_squares(self)
         super().__init__([X], weights)
-        here, self._total_of_ranks = self.total, None
-        if ranks().size > 1:
+        self.X, self.has_missing = X, ranks().any(has_missing(X))
+        several, here = ranks().size > 1, self.total
+        of_ranks = (lambda sums: ranks().sum([sums])[0]) if several else None
+        self.columns = Columns(X, self.counts, self.index, of_ranks, self.has_missing)
+        check_squares(self)
+        if several:
             self.total = sum(ranks().gather(here))
-            self._total_of_ranks = lambda sums: ranks().sum([sums])[0]
             _ = self.n_known, self.means  # computed now, since all ranks take part
         self.part = here / self.total
 
@@ -217,16 +211,6 @@ class Rows(DistinctRows):
     def fingerprint(self):
         """A hash of the rows and their weights."""
         return self.hashed(lambda positions: [self[positions]])
-
-    @property
-    def range(self):
-        """The smallest and the largest value, in the user's units."""
-        return value_range(self.X)
-
-    @cached_property
-    def columns(self):
-        """The columns of all distinct rows, in the user's units, with their weights."""
-        return Columns(self.X, self.counts, self.index, self._total_of_ranks)
 
     def batch(self, positions):
         """Return (rows, observed) at an array of positions.
@@ -244,68 +228,30 @@ class Rows(DistinctRows):
 
     @cached_property
     def initial_theta(self):
-        """The parameters of independent units fitted to the observed values."""
-        if not self.has_missing:
-            return self.unit.initial_theta(self.columns)
-        unit, n = self.unit, self.X.shape[1]
-        shared = unit.joint_columns(n)  # those with one precision matrix
-        if not len(shared):
-            return joined([self._initial_theta(site) for site in unit.groups(n)])
-        found = unit.part(n, shared).initial_theta(self.columns.part(shared))
-        places = {column: k for k, column in enumerate(shared.tolist())}
-        sites = [
-            Theta(found.field[places[site[0]] : places[site[0]] + 1])
-            if site[0] in places
-            else self._initial_theta(site)
-            for site in unit.groups(n)
-        ]
-        return joined(sites)._replace(joint=found.joint)
+        """The parameters of independent units fitted to the known values."""
+        return self.unit.initial_theta(self.columns)
 
-    def _initial_theta(self, site):
-        """Return the parameters of the columns of one site, fitted to the rows that have it."""
-        columns = dense(take_columns(self.X, site))
-        known = to_numpy(columns[:, 0] == columns[:, 0])[self.index]
-        some = self.counts[known], self.index[known]
-        unit = self.unit.part(self.X.shape[1], site)
-        return unit.initial_theta(Columns(columns, *some, self._total_of_ranks))
-
-    @cached_property
+    @property
     def means(self):
-        """The mean of the known values of each column, in float64, in the user's units.
-
-        It is NaN where none is known.
-        """
-        return self._mean_of(lambda rows: rows) if self.has_missing else self.columns.means
+        """The mean of the known values of each column, float64, in the user's units."""
+        return self.columns.means
 
     @property
     def moments(self):
-        """Mean and variance of the known values of each column, in float64."""
-        if not self.has_missing:
-            return self.columns.means, self.columns.variances
-        return self.means, self._mean_of(lambda rows: (rows - self.means) ** 2)
+        """Mean and variance of the known values of each column, float64, in the user's units."""
+        return self.columns.means, self.columns.variances
 
     @property
     def n_known(self):
         """Number of known values of each column: ``total``, or an array if some are missing."""
-        return self.total * self._known_fraction if self.has_missing else self.total
-
-    @cached_property
-    def _known_fraction(self):
-        return self.columns.means_of(lambda x: cast(x == x, x.dtype))
-
-    def _mean_of(self, function):
-        """Return the means of a function of the rows where it is not NaN."""
-        zero = 0.0 * self._known_fraction
-        total = self.columns.means_of(lambda x: _without_nan(function(x), zero))
-        with np.errstate(invalid="ignore"):
-            return total / self._known_fraction
+        return self.total * self.columns.known_share if self.has_missing else self.total
 
     @cached_property
     def _filling(self):
         """What replaces missing values at first, in the coordinates of learning."""
         middle = min(max(0.0, self.unit.bounds[0]), self.unit.bounds[1])
-        means = _without_nan(self.means, middle * namespace(self.X).ones_like(self.means))
-        means = cast(means, self.dtype)
+        means, xp = self.means, namespace(self.means)
+        means = cast(xp.where(means == means, means, middle * xp.ones_like(means)), self.dtype)
         return means if self.coordinates is None else self.coordinates.inward(means)
 
     def some(self, n, rng):
@@ -317,10 +263,7 @@ class Rows(DistinctRows):
 def ends_of_ranks(X):
     """Return :class:`~skrbm.arrays.Columns` with the range of the rows of all ranks.
 
-    Raises
-    ------
-    ValueError
-        On all ranks, if their rows differ in width or dtype.
+    ValueError is raised on all ranks if their rows differ in width or dtype.
     """
     if ranks().size == 1:
         return Columns(X)
@@ -354,7 +297,3 @@ def split_missing(X, filling=None):
     xp, observed = namespace(X), X == X
     filling = xp.zeros_like(X) if filling is None else xp.broadcast_to(filling, X.shape)
     return xp.where(observed, X, filling), observed
-
-
-def _without_nan(X, filling):
-    return namespace(X).where(X == X, X, filling)

@@ -239,7 +239,7 @@ def _shrunk_covariance(columns):
     def standard(rows):
         return _filled((rows - mean) / scales)
 
-    products = columns.mean_products(standard) / xp.clip(counts, 1 / columns.n_known, None)
+    products = columns.mean_products(standard) / xp.clip(counts, 1 / columns.n_rows, None)
     fourth = columns.means_of(lambda rows: row_sums(standard(rows) ** 2)[:, None] ** 2)[0]
     constant = cast(variance <= (_ROUNDING * mean) ** 2, products.dtype)
     products = products + _diagonal(constant)
@@ -247,12 +247,12 @@ def _shrunk_covariance(columns):
     if bool(xp.any(counts < 1)):
         values, V = xp.linalg.eigh(products)
         shared = float(xp.mean(counts))
-        noise = ((1 - shared) * counts.shape[0] / (shared * columns.n_known)) ** 0.5
+        noise = ((1 - shared) * counts.shape[0] / (shared * columns.n_rows)) ** 0.5
         products = (V * xp.clip(values, max(_SMALLEST, noise), None)) @ V.T
     # The weight of the identity is that of sklearn.covariance.ledoit_wolf_shrinkage.
     diagonal, squares = xp.linalg.diagonal(products), float(xp.sum(products * products))
     apart = squares - float(xp.sum(diagonal)) ** 2 / products.shape[0]
-    noise = (float(fourth) - squares) / columns.n_known
+    noise = (float(fourth) - squares) / columns.n_rows
     shrinkage = min(max(noise / apart, _LEAST_SHRINKAGE), 1.0) if apart > 0 else _LEAST_SHRINKAGE
     identity = shrinkage * xp.mean(diagonal) * _diagonal(xp.ones_like(scales))
     return scales[:, None] * ((1 - shrinkage) * products + identity) * scales

@@ -98,7 +98,8 @@ class SpikedGaussian(Unit):
         return self._theta_of(columns, 1 / cast(_split(theta.precision)[1], columns.means.dtype))
 
     def _theta_of(self, columns, least):
-        (share, mean), n = _split(columns.means), columns.n_known
+        share, mean = _split(columns.means)
+        n, _ = _split(columns.n_known + 0 * columns.means)
         _, variance = _split(columns.variances)
         xp = namespace(mean)
         known = xp.where(share > 0, share, 1.0)

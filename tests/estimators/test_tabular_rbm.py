@@ -216,3 +216,16 @@ def test_errors_name_the_column(change, params, name):
 
 
 # --------------------------------------------------------- starts at a machine of a table
+
+
+def test_missing_values_of_spiked_columns_and_beside_a_precision_matrix():
+    """In memory and in blocks, which have the same statistics of columns."""
+    X = with_holes(people())
+    for name in ("tips", "fines"):
+        X[name] = np.where(X["income"] < 3e4, 0.0, X["income"])
+    for covariance in ("diag", "full"):
+        rbm = fitted(X, covariance=covariance)
+        assert rbm.kinds_["tips"] == rbm.kinds_["fines"] == "spiked"
+        assert np.isfinite(rbm.score_samples(X)).all()
+        in_blocks = fitted(lambda: (X[:90], X[90:]), covariance=covariance)
+        assert_allclose(in_blocks.visible_means_, rbm.visible_means_, rtol=1e-5)

@@ -234,7 +234,7 @@ def test_the_first_pass_summarizes_the_columns(unit, missing):
     expected = rows_of(X, unit, X.dtype, first=True)
     found = block_rows_of(X, unit=unit, first=True)
     assert found.unit == expected.unit and found.has_missing == expected.has_missing == missing
-    assert found.total == expected.total and found.range == expected.range
+    assert found.total == expected.total and found.columns.range == expected.columns.range
     assert_allclose(found.n_known, expected.n_known, rtol=1e-12)
     assert_allclose(found.means, expected.means, rtol=1e-12)
     assert_allclose(found.moments[1], expected.moments[1], rtol=1e-10)
