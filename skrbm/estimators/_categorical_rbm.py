@@ -161,15 +161,18 @@ class CategoricalRBM(BaseRBM):
             if kept is None:
                 name = type(components).__name__
                 raise ValueError(f"{name} is no fitted machine of categories; give one, or arrays")
-            if not isinstance(self.categories, str):
-                CategoryEncoder.of(self.categories).check_same(components._encoder)
+            own = self._new_encoder()
+            if not own.finds_values and [*map(list, own.categories_)] != [*map(list, kept)]:
+                raise ValueError(
+                    "init has other categories than X; set categories=init.categories_ in both"
+                )
         elif len(shape) != 3:
             raise ValueError(
                 f"components has shape {shape}, and must have (n_components, n_sites, n_categories)"
             )
         elif isinstance(kept, str):
             kept = [np.arange(shape[2])] * shape[1]
-        self._encoder = CategoryEncoder.of(kept, self.handle_unknown)
+        self._encoder = CategoryEncoder(kept, self.handle_unknown)
         sizes = self._encoder.sizes
         self.n_features_in_ = len(sizes)
         if hasattr(components, "fit"):

@@ -2,6 +2,7 @@
 
 from ._block_rows import BlockRows, reference_of, rows_of
 from ._blocks import CheckedBlocks, RowBlocks, as_blocks, find_blocks, is_dask, whole_rows
+from ._categories import joined_values, one_hot
 from ._check_data import (
     canonical,
     check_complete,
@@ -17,16 +18,13 @@ from ._check_data import (
     warn_clipped,
 )
 from ._coordinates import Coordinates, filled, varies
-from ._encoding import (
-    CategoryEncoder,
+from ._frames import (
     FrameOfNumbers,
     check_unmasked,
     columns_of,
     is_frame,
-    joined_values,
     library_of,
     missing_values,
-    one_hot,
 )
 from ._parameters import (
     LAYER_ATTRIBUTES,
@@ -39,7 +37,7 @@ from ._parameters import (
 )
 from ._ratings import Effects, SeenRows, rows_of_entries, seen_entries
 from ._rows import DistinctRows, Rows, ends_of_ranks, split_missing
-from ._tables import TableEncoder
+from ._tables import CategoryEncoder, TableEncoder
 from ._weights import check_weights, distinct_rows, rows_of_epoch, rows_with_weight
 
 __all__ = ["BlockRows", "RowBlocks", "Rows", "as_blocks"]

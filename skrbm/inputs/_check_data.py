@@ -20,7 +20,7 @@ from ..arrays import (
 )
 from ..exceptions import DataRangeWarning
 from ._blocks import CheckedBlocks, find_blocks
-from ._encoding import check_no_query, check_unmasked, column_of, is_frame
+from ._frames import check_no_query, check_unmasked, column_of, is_frame
 
 
 def check_data(estimator, X, *, reset=False, missing=False, sparse=True, blocks=False):

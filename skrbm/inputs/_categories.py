@@ -1,0 +1,130 @@
+"""Values of columns of categories: finding them, their codes, and one-hot columns of codes."""
+
+import warnings
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..exceptions import DataRangeWarning
+from ._frames import column_of, is_frame, missing_values
+
+
+def values_of(X, j, column):
+    """Return the values that the dtype of a column declares, or else those that it has."""
+    dtype = getattr(column_of(X, j), "dtype", None) if is_frame(X) else None
+    declared = getattr(dtype, "categories", None)
+    if np.iterable(declared):
+        return given_values(declared, j)
+    values = column[~missing_values(column)]
+    if not len(values):
+        raise ValueError(f"X has no observed value in column {j}")
+    if values.dtype.kind in "mM":
+        raise ValueError(f"column {j} of X holds times; convert them to strings or numbers")
+    if values.dtype.kind == "f" and "int" in str(dtype).lower():  # nullable integers
+        values = values.astype(np.int64)
+    return _distinct(values, f"column {j} of X")
+
+
+def given_values(values, j):
+    """Return given categories of column ``j`` as a checked array."""
+    values = list(values) if not hasattr(values, "dtype") else values
+    known, name = np.asarray(values), f"categories[{j}]"
+    if known.dtype.kind in "US" and any(not isinstance(value, str) for value in values):
+        known = _objects(values)
+    if known.ndim != 1 or not len(known) or missing_values(known, name).any():
+        raise ValueError(f"{name} must be a non-empty list of values, none of them missing")
+    if len(set(known.tolist())) < len(known):
+        raise ValueError(f"{name} has a value twice: {known.tolist()}")
+    return known
+
+
+def joined_values(parts, name):
+    """Return the union of the values of a column in several blocks or ranks, sorted."""
+    if all(np.array_equal(part, parts[0]) for part in parts):
+        return parts[0]
+    if len({part.dtype.kind in "biuf" for part in parts}) > 1:
+        parts = [part.astype(object) for part in parts]
+    return _distinct(np.concatenate(parts), name)
+
+
+def _distinct(values, name):
+    if values.dtype.kind != "O":
+        return np.unique(values)
+    try:
+        return _objects(sorted(set(values.tolist())))
+    except TypeError as error:
+        types = sorted({type(value).__name__ for value in values})
+        raise TypeError(
+            f"a column argument must be uniformly strings or numbers, and {name} has {types}"
+        ) from error
+
+
+def _objects(values):
+    found = np.empty(len(values), dtype=object)
+    found[:] = values
+    return found
+
+
+def codes_of(categories, column):
+    """Return the code of each value of a column, -1 where missing, and the unknown values."""
+    missing = missing_values(column)
+    codes, values = np.full(len(column), -1, dtype=np.int32), column[~missing]
+    code = {value: i for i, value in enumerate(categories.tolist())}
+    if values.dtype.kind == "O":
+        found = np.array([code.get(value, -1) for value in values], dtype=np.int32)
+    else:
+        distinct, inverse = np.unique(values, return_inverse=True)
+        found = np.array([code.get(v, -1) for v in distinct.tolist()], dtype=np.int32)[inverse]
+    codes[~missing] = found
+    return codes, values[found < 0]
+
+
+def report_unknown(unknown, handle_unknown):
+    """Warn of unknown values, arrays by the name of the column, or raise ValueError."""
+    names = [name for name, values in unknown.items() if len(values)]
+    if not names or handle_unknown == "ignore":
+        return
+    values = list(dict.fromkeys(unknown[names[0]].tolist()))[:10]
+    found = f"Found unknown categories {values} in column {names[0]!r} of X"
+    if len(names) > 1:
+        found += f", and others in columns {names[1:11]}"
+    if handle_unknown == "error":
+        raise ValueError(found)
+    warnings.warn(
+        f"{found}, which are treated as missing; declare all values by a categorical dtype or by "
+        "categories, or set handle_unknown",
+        DataRangeWarning,
+        stacklevel=2,
+    )
+
+
+def one_hot(codes, sizes):
+    """Return codes as one-hot columns in a CSR matrix.
+
+    Parameters
+    ----------
+    codes : ndarray of int of shape (n_rows, n_sites)
+        -1 is missing.
+    sizes : sequence of int
+        Number of values of each site.
+
+    Returns
+    -------
+    csr_array of shape (n_rows, sum(sizes))
+        Of bytes or, if values are missing, of float32 with NaN in all columns of a missing site.
+    """
+    sizes = np.array(sizes)
+    first, shape = np.cumsum(sizes) - sizes, (len(codes), int(sizes.sum()))
+    missing = codes < 0
+    index = np.int32 if shape[0] * shape[1] < 2**31 else np.int64
+    if not missing.any():
+        columns = (codes + first.astype(index)).ravel()
+        ends = np.arange(0, codes.size + 1, len(sizes), dtype=index)
+        return sp.csr_array((np.ones(codes.size, np.uint8), columns, ends), shape=shape)
+    counts = np.where(missing, sizes, 1)
+    starts, flat = np.where(missing, 0, codes) + first, counts.ravel()
+    within = np.arange(flat.sum()) - np.repeat(np.cumsum(flat) - flat, flat)
+    columns = (np.repeat(starts.ravel(), flat) + within).astype(index)
+    entries = np.repeat(np.where(missing, np.nan, 1.0).astype(np.float32).ravel(), flat)
+    ends = np.append(0, np.cumsum(counts.sum(axis=1))).astype(index)
+    return sp.csr_array((entries, columns, ends), shape=shape)

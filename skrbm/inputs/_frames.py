@@ -1,0 +1,149 @@
+"""Columns of arrays and DataFrames as NumPy arrays, and DataFrames of columns."""
+
+import importlib
+import re
+from math import isinf
+
+import numpy as np
+from sklearn.utils.validation import check_array, validate_data
+
+from ..arrays import is_foreign, to_numpy
+
+
+def columns_of(estimator, X, *, reset=False):
+    """Return the columns of a table as NumPy arrays, checked against an estimator.
+
+    Parameters
+    ----------
+    estimator : estimator
+    X : array-like or DataFrame of shape (n_samples, n_features)
+        Of numbers, strings or objects.
+    reset : bool, default=False
+        Whether the features of X become those of the estimator.
+    """
+    if is_foreign(X):
+        X = to_numpy(X)
+    check_no_query(X)
+    if is_frame(X):
+        if not all(X.shape):
+            raise ValueError(f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s)")
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        return [_values(column_of(X, j), X.columns[j]) for j in range(X.shape[1])]
+    check_unmasked(X)
+    given, options = X, {"ensure_all_finite": False, "estimator": estimator, "input_name": "X"}
+    X = check_array(given, dtype=None, **options)
+    if not hasattr(given, "dtype") and X.dtype.kind in "US":  # lists that mix text and numbers
+        X = check_array(given, dtype=object, **options)
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    return list(X.T)
+
+
+def is_frame(X):
+    """Whether X is a DataFrame of pandas or polars."""
+    return hasattr(X, "columns") and hasattr(X, "dtypes")
+
+
+def library_of(X):
+    """Return "pandas" or "polars" for a DataFrame of these, None for anything else."""
+    library = type(X).__module__.partition(".")[0]
+    return library if is_frame(X) and library in ("pandas", "polars") else None
+
+
+def column_of(X, j):
+    """Return a column of a DataFrame by its position, since names may occur twice."""
+    return X.iloc[:, j] if hasattr(X, "iloc") else X[X.columns[j]]
+
+
+def _values(column, name):
+    values = np.asarray(column)
+    is_nested = values.dtype.kind == "O" and any(
+        isinstance(value, list | dict | set | np.ndarray) for value in values
+    )
+    if values.ndim != 1 or is_nested:
+        raise ValueError(f"column {name!r} of X has dtype {column.dtype}, of nested values")
+    return values
+
+
+def check_no_query(X):
+    """Raise TypeError if X is a LazyFrame of polars."""
+    if type(X).__name__ == "LazyFrame":
+        raise TypeError("X is a LazyFrame, which has no values yet; pass X.collect()")
+
+
+def check_unmasked(X, name="X"):
+    """Raise ValueError if X is a masked array with masked values."""
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise ValueError(f"{name} has masked values; use {name}.astype(float).filled(np.nan)")
+
+
+def missing_values(values, name="X"):
+    """Return where a column has no value: None, NaN, NaT or pandas.NA.
+
+    Raises ValueError if it has infinity.
+    """
+    kind = values.dtype.kind
+    if (kind == "f" and np.isinf(values).any()) or (
+        kind == "O" and any(isinstance(value, float) and isinf(value) for value in values)
+    ):
+        raise ValueError(f"Input {name} contains infinity")
+    if kind == "O":
+        return np.array([_is_missing(value) for value in values], dtype=bool)
+    return values != values if kind in "fmM" else np.zeros(len(values), dtype=bool)
+
+
+def _is_missing(value):
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # pandas.NA has no truth value
+        return True
+
+
+class FrameOfNumbers:
+    """The library and the column names of a DataFrame of numbers, to make others like it."""
+
+    def __init__(self, X):
+        self.library, self.names = library_of(X), list(X.columns)
+
+    def decode(self, blocks):
+        """Return a DataFrame of blocks of rows."""
+        rows = np.concatenate([to_numpy(part) for part in blocks])
+        key = "schema" if self.library == "polars" else "columns"
+        return importlib.import_module(self.library).DataFrame(rows, **{key: self.names})
+
+
+def frame_of(library, table, values):
+    """Return a DataFrame of values with the names and dtypes of the columns of a table.
+
+    Parameters
+    ----------
+    library : {"pandas", "polars"}
+    table : list of columns with ``name`` and ``dtype``
+        Labels have ``values`` and ``ordered`` too.
+    values : list of ndarray
+    """
+    make = _polars_series if library == "polars" else _pandas_column
+    library = importlib.import_module(library)
+    columns = [make(library, column, own) for column, own in zip(table, values, strict=True)]
+    if make is _polars_series:
+        return library.DataFrame(columns)
+    found = library.DataFrame(dict(enumerate(columns)))
+    found.columns = [column.name for column in table]
+    return found
+
+
+def _pandas_column(library, column, values):
+    if column.dtype != "category":
+        return library.Series(values).astype(column.dtype)
+    if not column.is_named:
+        return library.Series(values)
+    return library.Categorical(values, categories=column.values, ordered=column.ordered)
+
+
+def _polars_series(library, column, values):
+    name = column.dtype.partition("(")[0]
+    dtype = library.Enum(list(column.values)) if name == "Enum" else getattr(library, name)
+    if name == "Decimal":  # whose default has no decimal places
+        dtype = dtype(**{key: int(n) for key, n in re.findall(r"(\w+)=(\d+)", column.dtype)})
+    if name == "Object":  # to which nothing is cast
+        return library.Series(column.name, values.tolist(), dtype=dtype)
+    return library.Series(column.name, values.tolist()).cast(dtype)

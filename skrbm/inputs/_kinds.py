@@ -1,0 +1,373 @@
+"""The kinds of columns of tables: their units, and the encoding of their values.
+
+A column has a ``name``, the ``dtype`` of the user's column, a ``kind``, the ``unit`` of its
+``width`` encoded columns, and three methods: ``encode(column)`` returns values of the unit, NaN
+where missing, and the labels that are unknown; ``decode(rows, drawn)`` returns values of rows of
+the unit, or of their means; ``log_volume(rows)`` returns by how much log-densities of values exceed
+those of encoded rows. ``is_named`` tells labels from numbers, and ``is_site`` columns that are
+encoded as one column for each value, by codes, -1 where missing.
+"""
+
+import warnings
+from dataclasses import dataclass, replace
+from datetime import date, time, timedelta
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import boxcox1p, inv_boxcox1p
+
+from ..exceptions import DataRangeWarning
+from ..units import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Gaussian,
+    Poisson,
+    ReLU,
+    SpikedGaussian,
+    TruncatedGaussian,
+)
+from ._categories import codes_of
+from ._frames import missing_values
+
+KINDS = (
+    *("binary", "rating", "count", "real", "skewed"),
+    *("spiked", "positive", "bounded", "discrete", "categorical"),
+)
+"""The kinds of columns, in the order of the encoded columns."""
+
+
+@dataclass(frozen=True)
+class NamedColumn:
+    """Column of labels: "binary", a bit for two ``values`` or for one, or "categorical", a site."""
+
+    kind: str
+    name: Any
+    dtype: str
+    values: Any
+    ordered: bool = False
+
+    is_named = True
+
+    def __post_init__(self):
+        if self.kind == "binary" and len(self.values) > 2:
+            raise ValueError(
+                f"column {self.name!r} has kind 'binary' and {len(self.values)} values"
+            )
+
+    @property
+    def is_site(self):
+        return self.kind == "categorical"
+
+    @property
+    def width(self):
+        return len(self.values) if self.is_site else 1
+
+    @property
+    def unit(self):
+        return Categorical(self.width) if self.is_site else Bernoulli()
+
+    def encode(self, column):
+        codes, unknown = codes_of(self.values, column)
+        return codes if self.is_site else np.where(codes < 0, np.nan, codes), unknown
+
+    def decode(self, rows, drawn=False):
+        if self.is_site:
+            return self.values[rows.argmax(axis=1)]
+        return self.values[np.minimum(rows[:, 0] > 0.5, len(self.values) - 1)]
+
+    def log_volume(self, rows):
+        return np.zeros(len(rows))
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """Column of numbers, those of the training data between ``lower`` and ``upper``.
+
+    "rating" has a few whole numbers, "discrete" too, each with parameters of its own and with means
+    as numbers; "count" has whole numbers from 0 on, "positive" numbers from 0 on, and "bounded"
+    numbers within the range of the training data.
+    """
+
+    kind: str
+    name: Any
+    dtype: str
+    lower: float
+    upper: float
+
+    is_named = False
+
+    def __post_init__(self):
+        if self.kind in ("positive", "count") and self.lower < 0:
+            raise ValueError(f"column {self.name!r} has kind {self.kind!r} and negative values")
+
+    @property
+    def is_site(self):
+        return self.kind == "discrete"
+
+    @property
+    def _is_whole(self):
+        return self.kind in ("rating", "discrete", "count")
+
+    @property
+    def width(self):
+        return int(self.upper - self.lower) + 1 if self.is_site else 1
+
+    @property
+    def unit(self):
+        if self.kind == "rating":
+            return Binomial(max(1, int(self.upper - self.lower)))
+        if self.kind == "bounded" and self.lower < self.upper:
+            return TruncatedGaussian(self.lower, self.upper)
+        if self.kind == "discrete":
+            return Categorical(self.width)
+        return {"count": Poisson(), "positive": ReLU()}.get(self.kind, Gaussian())
+
+    @property
+    def _origin(self):
+        """The number that is encoded as 0."""
+        return self.lower if self.kind in ("rating", "discrete") else 0.0
+
+    def encode(self, column):
+        numbers = self._numbers(column)
+        if self.is_site:
+            numbers = np.where(numbers == numbers, numbers, -1).astype(int)
+        return numbers, ()
+
+    def _numbers(self, column):
+        """Return numbers within the limits of the unit, float64."""
+        missing = missing_values(column)
+        numbers = np.full(len(column), np.nan)
+        numbers[~missing] = as_numbers(column[~missing], self.name) - self._origin
+        limits = (0.0, self.width - 1.0) if self.is_site else self.unit.bounds
+        held = np.clip(np.rint(numbers) if self._is_whole else numbers, *limits)
+        if (held != numbers)[~missing].any():
+            warnings.warn(
+                f"column {self.name!r} has values out of [{self.lower:g}, {self.upper:g}], the "
+                f"range of the training data{', or not whole' * self._is_whole}; the nearest ones "
+                "replace them",
+                DataRangeWarning,
+                stacklevel=2,
+            )
+        return held
+
+    def decode(self, rows, drawn=False):
+        rows = rows.astype(np.float64)
+        return self._typed(
+            (rows @ np.arange(self.width) if self.is_site else rows[:, 0]) + self._origin
+        )
+
+    def log_volume(self, rows):
+        return np.zeros(len(rows))
+
+    def _typed(self, numbers):
+        """Return numbers that the dtype of the column can hold.
+
+        A column that was constant in training keeps its value.
+        """
+        if self.lower == self.upper:
+            numbers = np.full_like(numbers, self.lower)
+        if self._is_whole or "int" in self.dtype.lower():
+            numbers = np.rint(numbers)
+        try:
+            info = np.iinfo(self.dtype.lower())
+        except (TypeError, ValueError):
+            return numbers
+        # the largest float that an int64 holds is below its maximum
+        largest = min(float(info.max), np.nextafter(float(info.max) + 1, 0))
+        return np.clip(numbers, float(info.min), largest)
+
+
+@dataclass(frozen=True)
+class RealColumn(NumberColumn):
+    """Column of any numbers, "real" or "skewed".
+
+    A value x is encoded as y(x), which increases with x without bounds, so that densities of x and
+    y differ by the factor dy/dx. Within the range of the training data y is x or, in skewed columns
+    with a long tail, the power of Yeo and Johnson (2000) of (x - centre) / scale: the logarithm of
+    1 + x for power 0, and x for 1. Powers from 0 to 2 have all real numbers as values. Beyond the
+    range nothing is known of the scale: y grows as the logarithm of the distance, without a jump of
+    the slope. A value that is far off then costs the square of a logarithm, tens of nats, rather
+    than the square of its distance.
+
+    Parameters
+    ----------
+    deviation : float
+        Standard deviation of y. Of a column that is constant in training, which tells nothing of
+        its scale, it is the size of its value, or 1 if that is 0: a scale that is k times too large
+        costs log k nats a row, one that is too small the square of what it is off.
+
+    References
+    ----------
+    Yeo, I.-K., & Johnson, R. A. (2000). A new family of power transformations to improve normality
+    or symmetry. Biometrika 87, 954-959.
+    """
+
+    deviation: float
+    centre: float = 0.0
+    scale: float = 1.0
+    power: float = 1.0
+
+    @classmethod
+    def fit(cls, kind, name, dtype, seen):
+        """Return the column of some :class:`~skrbm.inputs._observed.Observations`."""
+        lower, upper = float(seen.values[0]), float(seen.values[-1])
+        deviation = seen.deviation(seen.values)
+        if not deviation > 1e-12 * abs(lower):
+            deviation = abs(lower) or 1.0
+        column = cls(kind, name, dtype, lower, upper, deviation)
+        if kind == "real":
+            return column
+        levels = np.cumsum(seen.counts) / seen.counts.sum()
+        low, centre, high = seen.values[np.searchsorted(levels, [0.25, 0.5, 0.75])]
+        column = replace(column, centre=float(centre), scale=float(high - low) or deviation)
+        if lower < upper:
+            fit = minimize_scalar(
+                lambda power: -replace(column, power=power)._fitness(seen),
+                bounds=(0, 2),
+                method="bounded",
+                options={"xatol": 1e-3},
+            )
+            column = replace(column, power=round(float(fit.x), 2))
+        return replace(column, deviation=seen.deviation(column._bent(seen.values)) or 1.0)
+
+    def gain(self, seen):
+        """Return nats a row by which it is better than without the power."""
+        return self._fitness(seen) - replace(self, power=1.0)._fitness(seen)
+
+    def _fitness(self, seen):
+        deviation = seen.deviation(self._bent(seen.values))
+        slope = np.average(self._log_slope(seen.values), weights=seen.counts)
+        return slope - np.log(deviation) if deviation > 0 else -np.inf
+
+    def encode(self, column):
+        return self.inward(self._numbers(column)), ()
+
+    def decode(self, rows, drawn=False):
+        return self._typed(self.outward(rows[:, 0].astype(np.float64), drawn))
+
+    def inward(self, x):
+        """Return y of numbers x."""
+        inside = np.clip(x, *self._ends)
+        beyond = np.abs(x - inside) * np.exp(self._log_slope(inside))
+        return self._bent(inside) + np.sign(x - inside) * self.deviation * np.log1p(
+            beyond / self.deviation
+        )
+
+    def outward(self, y, drawn=False):
+        """Return numbers within the range of training, of draws of y or of other values.
+
+        Draws beyond the ends are reflected there, so that they do not pile up at the ends.
+        """
+        lower, upper = self._bent_ends
+        if drawn:
+            y = np.where(y > upper, 2 * upper - y, np.where(y < lower, 2 * lower - y, y))
+        return np.clip(self._straight(np.clip(y, lower, upper)), self.lower, self.upper)
+
+    def log_volume(self, rows):
+        """Return log dy/dx for encoded rows, 0 where missing, float64."""
+        y = rows[:, 0].astype(np.float64)
+        inside = np.clip(y, *self._bent_ends)
+        slope = self._log_slope(self._straight(inside))
+        return np.nan_to_num(slope - np.abs(y - inside) / self.deviation)
+
+    @cached_property
+    def _ends(self):
+        """The range of numbers x, with the halves of the ends of whole numbers."""
+        half = 0.5 if "int" in self.dtype.lower() and self.lower < self.upper else 0.0
+        return self.lower - half, self.upper + half
+
+    @cached_property
+    def _bent_ends(self):
+        return tuple(self._bent(np.array(self._ends)))
+
+    def _bent(self, x):
+        t = (x - self.centre) / self.scale
+        if self.power == 1:
+            return t
+        above, below = np.maximum(t, 0.0), np.maximum(-t, 0.0)
+        return boxcox1p(above, self.power) - boxcox1p(below, 2 - self.power)
+
+    def _straight(self, y):
+        if self.power != 1:
+            above, below = np.maximum(y, 0.0), np.maximum(-y, 0.0)
+            y = inv_boxcox1p(above, self.power) - inv_boxcox1p(below, 2 - self.power)
+        return self.centre + self.scale * y
+
+    def _log_slope(self, x):
+        t = (x - self.centre) / self.scale
+        return (self.power - 1) * np.sign(t) * np.log1p(np.abs(t)) - np.log(self.scale)
+
+
+@dataclass(frozen=True)
+class SpikedColumn(NumberColumn):
+    """Column in which many rows have one value, such as 0; the ``others`` are a skewed column.
+
+    Its density is one with respect to the sum of a unit mass at the spike and the lengths of
+    intervals.
+    """
+
+    spike: float
+    others: Any
+
+    unit, width = SpikedGaussian(), 2
+
+    @classmethod
+    def fit(cls, name, dtype, seen):
+        """Return the column of some observations."""
+        spike = seen.spike
+        spike = float(seen.values[np.argmax(seen.counts)]) if spike is None else spike
+        rest = seen.without(spike)
+        if not len(rest.values):
+            raise ValueError(f"column {name!r} has kind 'spiked' and one value only")
+        ends = float(seen.values[0]), float(seen.values[-1])
+        return cls("spiked", name, dtype, *ends, spike, RealColumn.fit("skewed", name, dtype, rest))
+
+    def encode(self, column):
+        numbers = self._numbers(column)
+        has_other = np.where(numbers == numbers, numbers != self.spike, np.nan)
+        y = np.where(has_other == 0, 0.0, self.others.inward(numbers))
+        return np.stack([has_other, y], axis=1), ()
+
+    def decode(self, rows, drawn=False):
+        share, y = rows.astype(np.float64).T
+        others = self.others.outward(y / np.where(share > 0, share, 1.0), drawn)
+        return self._typed(self.spike + share * (others - self.spike))
+
+    def log_volume(self, rows):
+        """Return log dy/dx for encoded rows, 0 at the spike and where missing, float64."""
+        return np.where(rows[:, 0] == 1, self.others.log_volume(rows[:, 1:]), 0.0)
+
+
+def number_column(kind, name, dtype, seen):
+    """Return the column of a kind that describes some observations of numbers."""
+    if kind in ("real", "skewed"):
+        return RealColumn.fit(kind, name, dtype, seen)
+    if kind == "spiked":
+        return SpikedColumn.fit(name, dtype, seen)
+    column = NumberColumn(kind, name, dtype, float(seen.values[0]), float(seen.values[-1]))
+    if column._is_whole and (seen.values % 1 != 0).any():
+        raise ValueError(f"column {name!r} of kind {kind!r} has values that are not whole")
+    return column
+
+
+def check_no_times(values, name, dtype=None):
+    """Raise ValueError if a column has complex numbers, dates or times."""
+    is_time = len(values) and (
+        isinstance(values[0], complex | date | time | timedelta)
+        or type(values[0]).__name__ == "Period"
+    )
+    if values.dtype.kind in "mMcV" or is_time:
+        dtype = values.dtype if dtype is None else dtype
+        raise ValueError(f"column {name!r} of X has dtype {dtype}; turn it into numbers")
+
+
+def as_numbers(values, name):
+    """Return the values of a column as float64."""
+    check_no_times(values, name)
+    try:
+        return values.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"column {name!r} has values that are not numbers: {error}") from error
