@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,6 +35,7 @@ class Communicator:
 
     rank: int = 0
     size: int = 1
+    interrupted = False  # whether Ctrl-C was pressed, of which the next sum tells the others
 
     def all_reduce(self, array: Array) -> Array:
         """Return the sum of an array over all ranks, with the same bits on each of them.
@@ -74,35 +74,6 @@ class Communicator:
     def fail(self, error: BaseException) -> None:
         """Tell the other ranks that this one takes no part any more, because of an error."""
 
-
-@dataclass
-class Ranks:
-    """The ranks of a fit, as learning sees them.
-
-    Parameters
-    ----------
-    communicator : Communicator
-    interrupted : bool, default=False
-        Whether Ctrl-C was pressed in a fit on this rank, of which the next sum tells the others.
-    """
-
-    communicator: Communicator
-    interrupted: bool = False
-
-    @property
-    def rank(self) -> int:
-        """Number of this process."""
-        return self.communicator.rank
-
-    @property
-    def size(self) -> int:
-        """Number of processes."""
-        return self.communicator.size
-
-    def gather(self, value: Any) -> list[Any]:
-        """Return what each rank has given, a list."""
-        return self.communicator.gather(value)
-
     def first(self, value: Any) -> Any:
         """Return what rank 0 has given."""
         return self.gather(value)[0]
@@ -124,7 +95,7 @@ class Ranks:
         xp = namespace(arrays[0])
         flag = float(self.interrupted) * xp.ones_like(xp.reshape(arrays[0], (-1,))[:1])
         flat = xp.concat([*(xp.reshape(array, (-1,)) for array in arrays), flag])
-        flat = self.communicator.all_reduce(flat)
+        flat = self.all_reduce(flat)
         if float(flat[-1]) > 0:
             self.interrupted = False
             raise KeyboardInterrupt
@@ -176,11 +147,11 @@ class Ranks:
             raise KeyboardInterrupt
 
 
-_ALONE = Ranks(Communicator())
-_ACTIVE: ContextVar[Ranks] = ContextVar("skrbm_ranks", default=_ALONE)
+_ALONE = Communicator()
+_ACTIVE: ContextVar[Communicator] = ContextVar("skrbm_ranks", default=_ALONE)
 
 
-def ranks() -> Ranks:
+def ranks() -> Communicator:
     """Return the ranks that fits of this thread have: this process alone, unless :func:`use`."""
     return _ACTIVE.get()
 
@@ -211,7 +182,7 @@ def use(communicator: Communicator) -> Iterator[Communicator]:
             "communicator must be such as TorchCommunicator() or MPICommunicator(), got "
             f"{communicator!r}"
         )
-    token = _ACTIVE.set(Ranks(communicator))
+    token = _ACTIVE.set(communicator)
     try:
         yield communicator
     except BaseException as error:

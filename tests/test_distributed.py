@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,7 +25,6 @@ from skrbm import RBM, TAPRBM, ConditionalRBM, RBMClassifier
 from skrbm._ranks import ranks
 from skrbm.distributed import DistributedError, MPICommunicator, TorchCommunicator, fit, use
 from skrbm.distributed import _dask as dask_fit
-from skrbm.distributed import _torch as torch_ranks
 from skrbm.inference import TAP
 from skrbm.learning import SGD
 from skrbm.persistence import Checkpoint
@@ -146,27 +144,6 @@ def alone():
     """Return one rank that torch connects with nobody."""
     distributed = pytest.importorskip("torch.distributed")
     return TorchCommunicator(store=distributed.HashStore(), rank=0, size=1)
-
-
-def test_a_silent_machine_that_keeps_the_store_is_named(monkeypatch):
-    """Such a store answers nothing, however short its timeout."""
-    communicator, answer = alone(), threading.Event()
-    monkeypatch.setattr(torch_ranks, "_GRACE", -0.9)
-    monkeypatch.setattr(communicator, "_store", SimpleNamespace(set=lambda *_: answer.wait(30)))
-    begin = time.monotonic()
-    assert "rank 0, which keeps the store of the ranks, is lost" in communicator._cause()
-    assert time.monotonic() - begin < 10
-    answer.set()
-
-
-@pytest.mark.parametrize("timeout", [-1, 0, "a", None, np.nan])
-def test_timeouts_are_checked(timeout):
-    for make in (TorchCommunicator, MPICommunicator):
-        pytest.importorskip({TorchCommunicator: "torch", MPICommunicator: "mpi4py"}[make])
-        with pytest.raises(ValueError, match="timeout must be a finite number > 0"):
-            make(timeout=timeout)
-    with pytest.raises(ValueError, match="timeout must be a finite number > 0"):
-        fit(RBM(), X, timeout=timeout)
 
 
 @pytest.fixture

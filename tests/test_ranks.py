@@ -28,9 +28,9 @@ from skrbm import (
     RBMClassifier,
     TabularRBM,
 )
-from skrbm._ranks import Communicator, ranks, use
+from skrbm._ranks import ranks
 from skrbm.inference import TAP, Gibbs
-from skrbm.inputs import Rows, as_blocks, ends_of_ranks
+from skrbm.inputs import Rows, ends_of_ranks
 from skrbm.learning import SGD, EarlyStopping
 from skrbm.persistence import Checkpoint, load, resume
 from skrbm.units import (
@@ -96,11 +96,6 @@ def test_ranks_have_the_same_parameters_and_history(estimator):
     assert not np.array_equal(one.starts_[:5], other.starts_[:5])  # chains and starts of their own
 
 
-def test_data_that_are_read_in_blocks_are_refused():
-    found = on_ranks(lambda rank: RBM(3, n_iter=1).fit(as_blocks(data())))
-    assert all(isinstance(error, ValueError) for error in found)
-
-
 def test_ranks_go_on_from_their_checkpoints(tmp_path):
     """Also if one of them was killed before it had written its last file, or cannot read one."""
     X, rbm = data(), RBM(3, n_iter=5, random_state=0)
@@ -138,11 +133,6 @@ def test_as_many_ranks_go_on_as_had_begun(tmp_path):
             resume(folder, parts(X, 0))
         found.append(error.value)
     assert all("process" in str(error) for error in found)
-    (together / "rank-2").mkdir()
-    for path in (together / "rank-0").iterdir():
-        (together / "rank-2" / path.name).write_bytes(path.read_bytes())
-    for error in on_ranks(lambda rank: resume(together, X), size=3):
-        assert isinstance(error, ValueError) and "process" in str(error)
 
 
 def test_checkpoints_of_ranks_are_of_one_epoch(tmp_path, monkeypatch):
@@ -314,14 +304,6 @@ def test_whole_numbers_of_all_ranks_have_one_kind(values, units):
         assert set(getattr(found, "units", (found,))) == {units}
 
 
-def test_tables_of_all_ranks_have_the_dtype_that_holds_their_numbers():
-    def fitted(rank):
-        X = data().astype(np.float64 if rank else np.float32)
-        return TabularRBM(3, kinds=dict.fromkeys(range(5), "real"), n_iter=2).fit(X).machine_.dtype
-
-    assert on_ranks(fitted) == [np.float64, np.float64]
-
-
 @pytest.mark.parametrize("estimator", [RBM(3, n_iter=2, learning_rate=0.01), None])
 def test_classes_are_those_of_the_rows_of_all_ranks(estimator):
     """The default units are those for the values of all ranks too."""
@@ -338,20 +320,6 @@ def test_classes_are_those_of_the_rows_of_all_ranks(estimator):
     assert_array_equal(one[1], other[1])
     unit = Bernoulli() if estimator else Gaussian()
     assert one[2].machine_.units[0].units[0] == other[2].machine_.units[0].units[0] == unit
-
-
-def test_only_a_communicator_is_used():
-    with pytest.raises(TypeError, match="communicator must be such as"), use(3):
-        pass
-
-
-def test_a_communicator_needs_a_sum():
-    class Connected(Communicator):
-        size = 2
-
-    with pytest.raises(NotImplementedError, match=r"not have the method all_reduce\(\)"):
-        with use(Connected()):
-            RBM(3).fit(data())
 
 
 def test_an_interruption_of_one_rank_ends_all_after_the_same_epoch():

@@ -87,7 +87,19 @@ def fit(
         )
     first = next(iter(groups))
     address = tuple(client.submit(_meeting, timeout, workers=[first], pure=False).result())
-    futures = _begun(client, groups, estimator, address, timeout, resume)
+    futures = [
+        client.submit(
+            _fit_rank,
+            estimator,
+            *blocks,
+            (*address, rank, len(groups), timeout),
+            resume,
+            workers=[worker],
+            pure=False,
+            retries=0,
+        )
+        for rank, (worker, blocks) in enumerate(groups.items())
+    ]
     try:
         _collect(estimator, futures, [*groups])
     except KeyboardInterrupt:
@@ -98,23 +110,6 @@ def fit(
     finally:
         client.cancel(futures)
     return estimator
-
-
-def _begun(client, groups, estimator, address, timeout, *options):
-    """Begin a fit on each worker; returns the futures of what :func:`_fit_rank` returns."""
-    return [
-        client.submit(
-            _fit_rank,
-            estimator,
-            *blocks,
-            (*address, rank, len(groups), timeout),
-            *options,
-            workers=[worker],
-            pure=False,
-            retries=0,
-        )
-        for rank, (worker, blocks) in enumerate(groups.items())
-    ]
 
 
 def _collect(estimator, futures, workers):

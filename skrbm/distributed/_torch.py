@@ -149,17 +149,13 @@ def _found_by_environment(distributed, timeout):
     else:
         names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
         key = tuple(os.environ.get(name) for name in names)
-        if key not in _STORES:
-            _STORES[key] = _met_by_environment(distributed, timeout)
+        try:
+            if key not in _STORES:
+                _STORES[key] = next(distributed.rendezvous("env://", timeout=timeout))
+        except ValueError as error:
+            raise ValueError(
+                f"no other processes are known ({error}); start this script by torchrun, or set "
+                "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
+            ) from error
         store, *place = _STORES[key]
     return distributed.PrefixStore(f"fit{next(_NUMBERS)}", store), *place
-
-
-def _met_by_environment(distributed, timeout):
-    try:
-        return next(distributed.rendezvous("env://", timeout=timeout))
-    except ValueError as error:
-        raise ValueError(
-            f"no other processes are known ({error}); start this script by torchrun, or set RANK, "
-            "WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
-        ) from error

@@ -26,7 +26,7 @@ from functools import wraps
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._ranks import ranks
 from ..arrays import cast, from_numpy, is_foreign, namespace, row_blocks
@@ -36,14 +36,12 @@ from ..inputs import (
     check_complete,
     check_data,
     check_held,
-    check_n_features,
     check_weights,
     columns_of,
     find_blocks,
     into_support,
     is_dask,
     library_of,
-    warn_clipped,
     whole_rows,
 )
 
@@ -186,8 +184,7 @@ def visible_rows(estimator, X, dtype=None, missing=False):
     X = estimator._encode(X, missing=missing and estimator._takes_missing)
     dtype = machine.dtype if dtype is None else dtype
     machine.units[0].check_values(X)
-    warn_clipped(X, machine.units[0])
-    X = into_support(X, machine.units[0])
+    X = into_support(X, machine.units[0], warn=True)
     check_held(X, dtype)
     return X.astype(dtype) if sp.issparse(X) else cast(X, dtype)
 
@@ -258,7 +255,7 @@ def _for_blocks(options):
 def _lazy(method, estimator, X, args, options):
     """Return a Dask array of what a method gives of the chunks of X."""
     check_is_fitted(estimator)
-    check_n_features(estimator, X)
+    validate_data(estimator, X, reset=False, skip_check_array=True)
     estimator = copy.copy(estimator)  # of which a later fit changes nothing
     estimator._frame = None  # the result is an array
     rows, X = decoded(estimator, [estimator.starts_[:1, ...]]), whole_rows(X)

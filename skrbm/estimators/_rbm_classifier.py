@@ -36,7 +36,6 @@ from ..inputs import (
     into_support,
     labelled_columns,
     rows_with_weight,
-    warn_clipped,
 )
 from ..learning import LabelColumns
 from ..units import Bernoulli, ColumnUnits, Gaussian
@@ -315,8 +314,7 @@ class RBMClassifier(
         """Return checked features as the machine's units take them, with labels that are 0."""
         check_is_fitted(self, "rbm_")
         X, unit = self._encode(X), self._feature_unit
-        warn_clipped(X, unit)
-        X = into_support(X, unit)
+        X = into_support(X, unit, warn=True)
         return _joined(X, np.zeros((X.shape[0], len(self.classes_)), np.uint8))
 
     def _with(self, rows, V):

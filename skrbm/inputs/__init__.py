@@ -9,13 +9,11 @@ from ._check_data import (
     check_data,
     check_held,
     check_known,
-    check_n_features,
     check_range,
     check_rows,
     check_scale_known,
     into_support,
     labelled_columns,
-    warn_clipped,
 )
 from ._coordinates import Coordinates, filled, varies
 from ._frames import (

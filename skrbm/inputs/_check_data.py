@@ -8,11 +8,9 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_array, validate_data
 
 from ..arrays import (
-    Columns,
     as_like,
     cast,
     has_missing,
-    is_finite,
     is_foreign,
     namespace,
     value_range,
@@ -41,48 +39,35 @@ def check_data(estimator, X, *, reset=False, missing=False, sparse=True, blocks=
         Whether data that are read in blocks are returned as :class:`CheckedBlocks`; without,
         arrays of them are read as a whole.
     """
-    source = find_blocks(X)
+    source, is_fit = find_blocks(X), reset
+
+    def check(X):
+        nonlocal reset
+        X = (_check_foreign if is_foreign(X) else _check)(estimator, X, reset, missing, sparse)
+        reset = False  # later blocks are checked against the features of the first
+        if is_fit:
+            return X
+        place = estimator.machine_.weights[0]
+        if sp.issparse(X) and is_foreign(place):
+            raise TypeError("a sparse X needs parameters in NumPy arrays")
+        return X if sp.issparse(X) else as_like(X, place)
+
     if source is not None and blocks:
-        return _check_blocks(estimator, source, reset, missing)
+        return CheckedBlocks(source, check)
     if source is not None and not hasattr(X, "__array__"):
         raise TypeError(f"{type(estimator).__name__} needs all rows in one array")
-    X = _check_data(estimator, X, reset, missing, sparse)
-    return X if reset else _like_parameters(X, estimator)
+    return check(X)
 
 
-def _like_parameters(X, estimator):
-    """Return X in the library of the parameters of a fitted estimator."""
-    place = estimator.machine_.weights[0]
-    if sp.issparse(X) and is_foreign(place):
-        raise TypeError("a sparse X needs parameters in NumPy arrays")
-    return X if sp.issparse(X) else as_like(X, place)
-
-
-def _check_blocks(estimator, source, reset, missing):
-    is_fit = reset
-
-    def check(block):
-        nonlocal reset
-        block = _check_data(estimator, block, reset, missing, sparse=True)
-        reset = False  # later blocks are checked against the features of the first
-        return block if is_fit else _like_parameters(block, estimator)
-
-    return CheckedBlocks(source, check)
-
-
-def _check_data(estimator, X, reset, missing, sparse):
-    if is_foreign(X):
-        return _check_foreign_data(estimator, X, reset, missing)
+def _check(estimator, X, reset, missing, sparse):
     check_no_query(X)
     check_unmasked(X)
-    options = {"accept_sparse": "csr" if sparse else False, "dtype": "numeric", "reset": reset}
-    finite = False if missing else "allow-nan"
+    options = {"accept_sparse": "csr" if sparse else False, "ensure_all_finite": "allow-nan"}
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # of sums of infinite float16
-            found = validate_data(estimator, X, ensure_all_finite=finite, **options)
-        if found.dtype.kind == "O":  # lists and frames with None
-            found = _as_float64(found)
-            _check_infinity(found)
+            found = validate_data(estimator, X, dtype="numeric", reset=reset, **options)
+            if found.dtype.kind == "O":  # lists and frames with None
+                found = check_array(found, dtype=np.float64, input_name="X", **options)
     except (TypeError, ValueError) as error:
         names = labelled_columns(X)
         if names:
@@ -91,35 +76,14 @@ def _check_data(estimator, X, reset, missing, sparse):
                 "numbers and categories, or encode them"
             ) from error
         raise
-    X = found
-    if X.dtype.kind not in "biuf":
-        raise ValueError(f"X must have real numbers, got dtype {X.dtype}")
-    (_check_infinity if missing else check_complete)(X)
-    return canonical(X) if sp.issparse(X) else X
+    if found.dtype.kind not in "biuf":
+        raise ValueError(f"X must have real numbers, got dtype {found.dtype}")
+    if not missing or sp.issparse(found):
+        check_complete(found)
+    return canonical(found) if sp.issparse(found) else found
 
 
-def labelled_columns(X):
-    """Return the names of the columns of a DataFrame that are not numbers, none of an array."""
-    columns = enumerate(X.columns if is_frame(X) else ())
-    return [name for j, name in columns if _is_not_numeric(column_of(X, j))]
-
-
-def _as_float64(X):
-    """Return an array of objects, which may be None, as numbers."""
-    if any(isinstance(value, complex | np.complexfloating) for value in X.ravel()):
-        raise ValueError("Complex data not supported")
-    try:
-        return X.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"X must have real numbers: {error}") from error
-
-
-def _is_not_numeric(column):
-    kind = getattr(getattr(column, "dtype", None), "kind", "O")
-    return kind in "Mm" or any(isinstance(value, str | bytes) for value in column)
-
-
-def _check_foreign_data(estimator, X, reset, missing):
+def _check_foreign(estimator, X, reset, missing, sparse):
     xp = namespace(X)
     if X.ndim != 2 or 0 in X.shape:
         raise ValueError(f"X must be a non-empty 2D array, got shape {tuple(X.shape)}")
@@ -131,25 +95,18 @@ def _check_foreign_data(estimator, X, reset, missing):
             if not missing:
                 check_complete(X)
             raise ValueError("X contains infinity")
-    if reset:
-        estimator.n_features_in_ = X.shape[1]
-    else:
-        check_n_features(estimator, X)
-    return X
+    return validate_data(estimator, X, reset=reset, skip_check_array=True)
 
 
-def _check_infinity(X):
-    """Raise ValueError if X has infinite values, or if a sparse X has NaN."""
-    values = X.data if sp.issparse(X) else X
-    with np.errstate(over="ignore", invalid="ignore"):
-        if values.dtype.kind != "f" or is_finite(values):
-            return
-    if np.isinf(values).any():
-        raise ValueError("X contains infinity")
-    if sp.issparse(X) and np.isnan(values).any():
-        raise ValueError(
-            "a sparse X contains NaN; missing values need a dense X, as of X.toarray()"
-        )
+def labelled_columns(X):
+    """Return the names of the columns of a DataFrame that are not numbers, none of an array."""
+
+    def is_numeric(column):
+        kind = getattr(getattr(column, "dtype", None), "kind", "O")
+        return kind not in "Mm" and not any(isinstance(value, str | bytes) for value in column)
+
+    columns = enumerate(X.columns if is_frame(X) else ())
+    return [name for j, name in columns if not is_numeric(column_of(X, j))]
 
 
 def check_complete(X, name="X"):
@@ -157,7 +114,7 @@ def check_complete(X, name="X"):
     if has_missing(X):
         raise ValueError(
             f"Input {name} contains NaN; impute missing values first, by sklearn.impute or by the "
-            "impute method of an RBM"
+            "impute method of an RBM, which takes dense arrays"
         )
 
 
@@ -170,10 +127,8 @@ def check_known(columns, unit=None):
     else:
         name, unknown = "columns", np.flatnonzero(~known).tolist()
     if unknown:
-        which = (
-            f"{unknown}" if len(unknown) <= 10 else f"{unknown[:10]} and {len(unknown) - 10} more"
-        )
-        raise ValueError(f"X has no observed value in {name} {which}, but only NaN")
+        more = f" and {len(unknown) - 10} more" * (len(unknown) > 10)
+        raise ValueError(f"X has no observed value in {name} {unknown[:10]}{more}, but only NaN")
 
 
 def canonical(X):
@@ -188,21 +143,9 @@ def canonical(X):
     return X
 
 
-def check_n_features(estimator, X):
-    """Raise ValueError unless X has as many columns as the training data of the estimator."""
-    if X.shape[1] != estimator.n_features_in_:
-        raise ValueError(
-            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
-            f"{estimator.n_features_in_} features as input"
-        )
-
-
-def _outside(columns, bounds):
-    """Return the range of columns if it exceeds the bounds, else None."""
-    if bounds == (-np.inf, np.inf):
-        return None
-    least, most = columns.range
-    return None if least >= bounds[0] and most <= bounds[1] else (least, most)
+def _exceeds(ends, bounds):
+    """Whether values reach beyond bounds; False if there are none but NaN."""
+    return ends[0] < bounds[0] or ends[1] > bounds[1]
 
 
 def check_range(columns, unit):
@@ -211,48 +154,40 @@ def check_range(columns, unit):
     Binary units clip values outside of [0, 1] with a warning; other bounds are never exceeded.
     Return whether rows of X need :func:`into_support`.
     """
-    outside = _outside(columns, unit.bounds)
-    if outside is None:
-        if unit.values == (-1.0, 1.0) and tuple(columns.range) == (0, 1):
-            warnings.warn(
-                "X has values from 0 to 1, but spins are -1 and 1; use 2 * X - 1 or Bernoulli "
-                "units",
-                DataRangeWarning,
-                stacklevel=2,
-            )
+    if unit.bounds == (-np.inf, np.inf):
         return False
-    found = (
-        f"X has values from {outside[0]:.4g} to {outside[1]:.4g}, outside "
-        f"[{unit.bounds[0]:g}, {unit.bounds[1]:g}], the range of {type(unit).__name__} units"
-    )
-    if not unit.clips:
-        raise ValueError(f"{found}; scale X or use other units")
-    warnings.warn(
-        f"{found}, which are clipped; scale X (MinMaxScaler), or use visible='gaussian'",
-        DataRangeWarning,
-        stacklevel=2,
-    )
-    return True
+    ends, message = columns.range, None
+    exceeds = _exceeds(ends, unit.bounds)
+    if exceeds:
+        found = (
+            f"X has values from {ends[0]:.4g} to {ends[1]:.4g}, outside "
+            f"[{unit.bounds[0]:g}, {unit.bounds[1]:g}], the range of {type(unit).__name__} units"
+        )
+        if not unit.clips:
+            raise ValueError(f"{found}; scale X or use other units")
+        message = f"{found}, which are clipped; scale X (MinMaxScaler), or use visible='gaussian'"
+    elif unit.values == (-1.0, 1.0) and tuple(ends) == (0, 1):
+        message = (
+            "X has values from 0 to 1, but spins are -1 and 1; use 2 * X - 1 or Bernoulli units"
+        )
+    if message is not None:
+        warnings.warn(message, DataRangeWarning, stacklevel=2)
+    return exceeds
 
 
-def warn_clipped(X, unit):
-    """Warn that new data are clipped."""
-    outside = _outside(Columns(X), unit.bounds)
-    if outside is not None:
+def into_support(X, unit, warn=False):
+    """Return X with values clipped to the bounds of the unit; X itself if nothing changes."""
+    if is_foreign(X):  # not every library compares or clips bytes and booleans
+        X = cast(X, working_dtype(X))
+    if unit.bounds == (-np.inf, np.inf) or not _exceeds(ends := value_range(X), unit.bounds):
+        return X
+    if warn:
         warnings.warn(
-            f"X has values from {outside[0]:.4g} to {outside[1]:.4g}, which are clipped to "
+            f"X has values from {ends[0]:.4g} to {ends[1]:.4g}, which are clipped to "
             f"[{unit.bounds[0]:g}, {unit.bounds[1]:g}], the range of its units",
             DataRangeWarning,
             stacklevel=2,
         )
-
-
-def into_support(X, unit):
-    """Return X with values clipped to the bounds of the unit; X itself if nothing changes."""
-    if is_foreign(X):  # not every library compares or clips bytes and booleans
-        X = cast(X, working_dtype(X))
-    if _outside(Columns(X), unit.bounds) is None:
-        return X
     if not sp.issparse(X):
         return namespace(X).clip(X, *unit.bounds)
     clipped = X.copy()
@@ -294,13 +229,9 @@ def check_squares(rows):
 
 def check_rows(name, X, n_columns, place):
     """Return X as finite dense rows of the given width, in the library and dtype of ``place``."""
-    if sp.issparse(X):
-        X = X.toarray()
-    if not is_foreign(X) and np.iscomplexobj(X):
-        raise ValueError(f"{name} has complex numbers")
     if not is_foreign(X):
         X = check_array(
-            X,
+            X.toarray() if sp.issparse(X) else X,
             dtype=(np.float64, np.float32),
             input_name=name,
             ensure_min_features=min(n_columns, 1),  # a layer may have no unit

@@ -70,9 +70,12 @@ def distinct_rows(arrays, weights=None):
     weights : ndarray of shape (n_distinct,)
         Sums of the weights of equal rows, float64.
     """
-    arrays, n = [_without_nan(X) if sp.issparse(X) else X for X in arrays], arrays[0].shape[0]
-    rows = np.arange(n) if weights is None else np.flatnonzero(weights)
-    weights = np.ones(n) if weights is None else weights
+    weights = np.ones(arrays[0].shape[0]) if weights is None else weights
+    arrays, rows = list(arrays), np.flatnonzero(weights)
+    for k, X in enumerate(arrays):
+        if sp.issparse(X) and has_missing(X):
+            values = np.where(np.isnan(X.data), X.dtype.type(_NAN), X.data)
+            arrays[k] = sp.csr_array((values, X.indices, X.indptr), shape=X.shape)
     keys = _keys(arrays)[rows]
     order = np.argsort(keys, kind="stable")
     rows, keys = rows[order], keys[order]
@@ -83,34 +86,24 @@ def distinct_rows(arrays, weights=None):
     return rows[first], np.add.reduceat(weights[rows], first)
 
 
-def _without_nan(X):
-    """Return a sparse matrix with a number in place of NaN."""
-    if not has_missing(X):
-        return X
-    values = np.where(np.isnan(X.data), X.dtype.type(_NAN), X.data)
-    return sp.csr_array((values, X.indices, X.indptr), shape=X.shape)
-
-
 def _keys(arrays):
     """Return the projection of each row on a random direction, float64."""
     generator, total = np.random.default_rng(_SEED), 0.0
     for X in arrays:
         # The scale keeps sums of the largest floats, and their differences, from overflowing.
-        direction = generator.standard_normal(X.shape[1]) / (32 * len(arrays) * X.shape[1])
-        blocks = row_blocks(X, _block_rows(X))
-        total = total + np.concatenate([_projected(block, direction) for block in blocks])
+        direction, keys = generator.standard_normal(X.shape[1]), []
+        direction /= 32 * len(arrays) * X.shape[1]
+        for block in row_blocks(X, _block_rows(X)):
+            if sp.issparse(block):
+                keys.append(block.astype(np.float64) @ direction)
+                continue
+            xp, block = namespace(block), cast(block, namespace(block).float64)
+            keys.append(to_numpy(block @ from_numpy(direction, block)))
+            if np.isnan(keys[-1]).any():
+                filled = xp.where(block == block, block, _NAN)
+                keys[-1] = to_numpy(filled @ from_numpy(direction, block))
+        total = total + np.concatenate(keys)
     return total
-
-
-def _projected(block, direction):
-    if sp.issparse(block):
-        return block.astype(np.float64) @ direction
-    xp = namespace(block)
-    block, direction = cast(block, xp.float64), from_numpy(direction, block)
-    keys = to_numpy(block @ direction)
-    if np.isnan(keys).any():
-        keys = to_numpy(xp.where(block == block, block, _NAN) @ direction)
-    return keys
 
 
 def _block_rows(X):

@@ -177,8 +177,6 @@ def estimator_to_resume(path, callbacks=()):
     if not isinstance(callbacks, list | tuple):
         raise TypeError(f"callbacks must be a list of callbacks, got {type(callbacks).__name__}")
     estimator, progress, n_ranks = _newest(path)
-    if progress is None:
-        raise ValueError(f"{path} was written by save, not by Checkpoint")
     if n_ranks != ranks().size:
         raise ValueError(_number_of_ranks_differs(path))
     estimator.set_callbacks(*callbacks)
@@ -203,9 +201,11 @@ def _newest(path):
         raise FileNotFoundError(f"there is no checkpoint in {path}")
     errors = []
     for number in sorted(common, reverse=True):
-        values, error = None, None
+        error = None
         try:
-            values = _read(files[number])
+            values = read(files[number], "estimator", "progress", "n_ranks")
+            if not isinstance(values[0], BaseEstimator) or not isinstance(values[1], Progress):
+                error = f"{path} has no progress of a fit, as a file of Checkpoint has"
         except ValueError as unreadable:
             error = str(unreadable)
         found = [message for message in ranks().gather(error) if message]
@@ -217,11 +217,3 @@ def _newest(path):
     if errors:
         warnings.warn(f"{errors[0]}; {files[number]} is taken instead", stacklevel=4)
     return values
-
-
-def _read(path):
-    """Return the estimator, the progress and the number of ranks in a file."""
-    estimator, progress, n_ranks = read(path, "estimator", "progress", "n_ranks")
-    if not isinstance(estimator, BaseEstimator) or not isinstance(progress, Progress | None):
-        raise ValueError(f"{path} has no estimator, or no progress of a fit")
-    return estimator, progress, n_ranks

@@ -3,7 +3,6 @@
 import importlib
 import inspect
 import json
-import math
 import os
 import pkgutil
 import uuid
@@ -18,7 +17,7 @@ from sklearn.base import BaseEstimator
 from .._sklearn import is_of_scikit_learn
 from ..arrays import from_numpy, is_foreign, to_numpy
 
-_FORMAT = 2
+_FORMAT = 3
 _LIBRARIES = ("torch", "cupy", "array_api_strict")
 _TREE = "tree"  # name of the JSON among the arrays
 _ROOMS = "arrays", "estimators", "inference", "inputs", "learning", "machine", "units"
@@ -53,7 +52,7 @@ def save(estimator, path):
 def check_own(estimator, name):
     """Raise TypeError unless ``estimator`` is one of skrbm, as ``name`` needs it."""
     cls = type(estimator)
-    if _types().get(cls.__name__) is not cls or not isinstance(estimator, BaseEstimator):
+    if not isinstance(estimator, BaseEstimator) or _types().get(cls.__name__) is not cls:
         raise TypeError(f"{name} takes an estimator of skrbm, got {cls.__module__}.{cls.__name__}")
 
 
@@ -62,7 +61,7 @@ def write(path, **values):
     writer = _Writer()
     tree = {"format": _FORMAT, "skrbm": skrbm().__version__}
     tree |= {name: writer.tree(value, type(value).__name__) for name, value in values.items()}
-    text = np.frombuffer(json.dumps(tree, allow_nan=False).encode(), np.uint8)
+    text = np.frombuffer(json.dumps(tree).encode(), np.uint8)
     arrays = {str(number): array for number, array in enumerate(writer.arrays)}
     path = Path(path).resolve()  # the target of a link is replaced, not the link
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
@@ -177,14 +176,11 @@ class _Writer:
 
     def tree(self, value, path):
         """Return a value as JSON; ``path`` is its name in errors."""
-        if value is None or type(value) in (bool, int, str):
+        if value is None or type(value) in (bool, int, float, str):
             return value
-        if type(value) is float:
-            return value if math.isfinite(value) else {"float": repr(value)}
-        if type(value) is list:
-            return [self.tree(item, f"{path}[{i}]") for i, item in enumerate(value)]
-        if type(value) is tuple:
-            return {"tuple": self.tree(list(value), path)}
+        if type(value) in (list, tuple):
+            items = [self.tree(item, f"{path}[{i}]") for i, item in enumerate(value)]
+            return items if type(value) is list else {"tuple": items}
         if type(value) is dict:
             items = [[self.tree(k, path), self.tree(v, f"{path}[{k!r}]")] for k, v in value.items()]
             return {"dict": items}
@@ -192,9 +188,9 @@ class _Writer:
             return {"dtype": value.str}
         if isinstance(value, np.generic):
             return {"scalar": self._number(value, np.asarray(value))}
-        if isinstance(value, np.ndarray) and value.dtype.hasobject:
-            return {"objects": self.tree(value.tolist(), path)}
         if isinstance(value, np.ndarray):
+            if value.dtype.hasobject:
+                return {"objects": self.tree(value.tolist(), path)}
             return {"array": self._number(value, value)}
         library = type(value).__module__.partition(".")[0]
         if is_foreign(value) and library in _LIBRARIES:
@@ -211,7 +207,15 @@ class _Writer:
             raise TypeError(
                 f"{path} is of type {type(value).__module__}.{name}, which cannot be saved"
             )
-        state = {k: self.tree(v, f"{path}.{k}") for k, v in _state(value).items()}
+        if isinstance(value, BaseEstimator):
+            state = {k: v for k, v in vars(value).items() if not is_of_scikit_learn(k)}
+        elif is_dataclass(value):
+            state = {field.name: getattr(value, field.name) for field in fields(value)}
+        elif isinstance(value, tuple):
+            state = value._asdict()
+        else:
+            state = value.__getstate__() if hasattr(value, "__setstate__") else vars(value)
+        state = {k: self.tree(v, f"{path}.{k}") for k, v in state.items()}
         return {"type": name, "state": state}
 
     def _number(self, value, array):
@@ -223,24 +227,12 @@ class _Writer:
         return self._numbers[id(value)]
 
 
-def _state(value):
-    """Return the content of an object by name."""
-    if isinstance(value, BaseEstimator):
-        return {k: v for k, v in vars(value).items() if not is_of_scikit_learn(k)}
-    if is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
-    if isinstance(value, tuple):
-        return value._asdict()
-    return value.__getstate__() if hasattr(type(value), "__setstate__") else vars(value)
-
-
 class _Reader:
     """Convert JSON and arrays back to values, of a fixed set of types."""
 
     def __init__(self, archive, device=None):
         self._archive, self._device, self._arrays = archive, device, {}
         self._kinds = {
-            "float": float,
             "tuple": lambda items: tuple(self.value(items)),
             "dict": lambda items: {self.value(key): self.value(item) for key, item in items},
             "dtype": np.dtype,
@@ -273,11 +265,10 @@ class _Reader:
         if library not in _LIBRARIES:
             raise ValueError(f"arrays of {library} are not supported")
         if (array, library) not in self._arrays:
-            xp = importlib.import_module(library)
             device = self._device or device
             options = {"device": device} if library == "torch" else {}
             try:
-                reference = xp.empty(0, **options)
+                reference = importlib.import_module(library).empty(0, **options)
             except (AssertionError, RuntimeError) as error:
                 raise ValueError(
                     f"device {device!r} is not available; pass device='cpu'"

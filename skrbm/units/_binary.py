@@ -109,7 +109,8 @@ def smoothed_log_odds(share, n):
 
     It keeps those of constant columns finite.
     """
-    xp, n = namespace(share), n * (n < 1e15) + 1e15 * (n >= 1e15)  # or half a trial is lost
+    xp = namespace(share)
+    n = xp.clip(n + 0.0 * share, None, 1e15)  # or half a trial is lost
     share = xp.clip((n * share + 0.5) / (n + 1), 0.5 / (n + 1), (n + 0.5) / (n + 1))
     return xp.log(share) - xp.log1p(-share)
 

@@ -1,7 +1,6 @@
 """Data that are read in blocks: their sources, and the rows of a fit."""
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -71,22 +70,6 @@ def test_files_that_cannot_be_read(tmp_path, content):
         path.write_bytes(content)
     with pytest.raises(ValueError, match=r"0\.npy"):
         as_blocks(path)
-
-
-@pytest.mark.parametrize("X", ["rows.csv", Path("rows.npz"), ""], ids=str)
-def test_paths_of_other_files(X):
-    with pytest.raises((ValueError, FileNotFoundError)):
-        find_blocks(X)
-
-
-def test_errors_name_the_block():
-    def check(block):
-        if block[0, 0] == 50:
-            raise ValueError("50")
-        return block
-
-    with pytest.raises(ValueError, match="block 1 of X: 50"):
-        list(CheckedBlocks(as_blocks(numbered_rows(), 50), check))
 
 
 def test_memory_maps_are_read_in_blocks_if_they_are_large(tmp_path, monkeypatch):

@@ -45,16 +45,6 @@ def test_rows_are_dense_and_of_the_dtype(make, dtype):
     assert rows.columns.X is rows.X is X  # nothing is copied where nothing changes
 
 
-@pytest.mark.parametrize("dtype", [bool, np.int64])
-def test_integers_become_numbers_of_the_dtype(dtype):
-    X = (data() > 0.5).astype(dtype)
-    rows = Rows(X, Bernoulli(), np.dtype(np.float32))
-    found = rows[POSITIONS]
-    assert found.dtype == np.float32
-    assert_array_equal(found, X[rows.index[POSITIONS]])
-    assert len(rows) == len(np.unique(X, axis=0)) < rows.total == 10
-
-
 @makes
 def test_values_are_clipped_with_a_warning(make):
     X = 3 * data() - 0.0
@@ -114,14 +104,6 @@ def test_coordinates_there_and_back():
     assert_allclose(again.weights[0], machine.weights[0], rtol=1e-10)
     for one, other in zip(again.thetas, machine.thetas, strict=True):
         assert_allclose(one.field, other.field, rtol=1e-10)
-
-
-def test_columns_that_are_not_standardized():
-    some = np.array([True, False, True])
-    mean, deviation = data().mean(axis=0), data().std(axis=0)
-    inward = Coordinates.standard(mean, deviation, some).inward(data())
-    assert_array_equal(inward[:, 1], data()[:, 1])
-    assert_allclose(inward[:, some], ((data() - mean) / deviation)[:, some], atol=1e-12)
 
 
 def test_a_machine_in_other_coordinates_has_the_same_distribution():

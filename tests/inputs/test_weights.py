@@ -121,13 +121,6 @@ def test_real_weights_are_met_on_average_and_within_one():
     assert_allclose(counts.mean(axis=0), expected, rtol=0, atol=bound)
 
 
-@pytest.mark.parametrize("value", [0.0, np.nextafter(np.float32(1), np.float32(0))])
-def test_the_ends_of_the_interval_are_rows(value):
-    weights = np.random.default_rng(2).random(1000) + 0.1
-    rows = rows_of_epoch(np.arange(1000), weights, Fixed(value))
-    assert len(rows) == 1000 and rows.min() >= 0 and rows.max() < 1000
-
-
 # ------------------------------------------------------------------- rows of a data set
 
 
@@ -203,15 +196,6 @@ def test_hashes_tell_rows_and_weights_apart():
 
 
 # ------------------------------------------------------------------------------- checks
-
-
-def test_checked_weights():
-    for X in (data(n=4), sp.csr_array(data(n=4))):
-        for weights in (None, 1, np.ones(4), [1, 1, 1, 1], np.ones(4, bool)):
-            assert check_weights(weights, X) is None
-        weights = check_weights(np.float32([0.5, 0.0, 2.0, 1.0]), X)
-        assert weights.dtype == np.float64
-        assert_array_equal(weights, [0.5, 0.0, 2.0, 1.0])
 
 
 @pytest.mark.parametrize(
