@@ -61,13 +61,10 @@ class TAPRBM(BaseRBM):
     {starts_}
     {ladder_}
     {n_iter_}
-    history_ : dict of list
-        For each epoch: ``epoch``, ``learning_rate``, ``time`` (s), ``tap_log_likelihood`` (nats per
-        sample, of at most 1000 rows, at the states where the last batch's sweeps ended),
-        ``n_unconverged`` (mean number of starts of a batch that had not converged when sweeps
-        ended, nearly all with the default two sweeps), ``n_sweeps`` (mean number of sweeps) and, as
-        of :class:`RBM`, quantities of tempered chains, ``log_likelihood`` and
-        ``log_likelihood_std`` and, with early stopping, ``score``.
+    {history_}
+        Of the equations ``tap_log_likelihood`` (nats per sample, of at most 1000 rows, where the
+        last batch's sweeps ended), ``n_unconverged`` (mean number of starts of a batch that had not
+        converged, nearly all with the default two sweeps) and ``n_sweeps`` (their mean number).
     {n_features_in_}
     {feature_names_in_}
 
