@@ -685,13 +685,13 @@ class ConditionalRBM(
         Y : array of shape (n_samples, n_outputs)
             Integers: what was given, and predictions as of :meth:`predict` elsewhere.
         """
-        machine, X = self.machine_, check_data(self, X)
+        machine, given, X = self.machine_, X, check_data(self, X)
         if self._targets.ndim == 1:
             raise ValueError("impute needs outputs, and this machine was fitted to one label")
         V = self._encoded(X, y)
         V, observed = known_values(V, np.arange(X.shape[0]), machine.components)
         if observed is None:
             return cast(V, namespace(V).int64)
-        logits, _ = self._infer(X, self.decision, V, observed)
+        logits, _ = self._infer(given, self.decision, V, observed)
         filled = self._targets.decode(logits)
         return namespace(V).where(observed, cast(V, filled.dtype), filled)

@@ -90,7 +90,7 @@ class ConditionalLearner(BatchLearner):
         if not self.is_finite(training.machine):
             return None
         # Parameters with which no inference works are never published.
-        with _inference_errors():
+        with _inference_errors(training):
             first = self.rows.index[self.index[:1]]
             ((_, given),) = training.machine.blocks(self.rows.X, rows=first)
             self.decision(training.phase_state)(given)
@@ -98,7 +98,7 @@ class ConditionalLearner(BatchLearner):
 
     def step(self, training, index, rate):
         X, V, observed = self.rows.batch(index, training.machine.dtype)
-        with _inference_errors():
+        with _inference_errors(training):
             given = training.machine.given(X)
             data, model, report = self.current.phases(given, V, observed, training.rng)
             difference = self.optimizer.difference_given(given, X, data, model)
@@ -141,14 +141,15 @@ class ConditionalLearner(BatchLearner):
 
 
 @contextmanager
-def _inference_errors():
+def _inference_errors(training):
     """Raise DivergenceError where finite parameters are too large for inference."""
     try:
         yield
     except ValueError as error:
         raise DivergenceError(
-            f"the parameters are too large for inference: {error}; lower learning_rate or momentum,"
-            " raise alpha, or scale X (the parameters of the last complete epoch are kept)"
+            f"the parameters are too large for inference in epoch {training.n_epochs + 1}: {error};"
+            " lower learning_rate or momentum, raise alpha, or scale X (the parameters of the last "
+            "complete epoch are kept)"
         ) from error
 
 
