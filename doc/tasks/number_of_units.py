@@ -5,7 +5,7 @@ from skrbm import FrankWolfeRBM
 
 X = (load_digits().data > 7.5).astype("float32")
 X_train, X_test = train_test_split(X, random_state=0)
-grown = FrankWolfeRBM(max_components=50, alpha=0.003, random_state=0).fit(X_train)
+grown = FrankWolfeRBM(max_components=50, random_state=0).fit(X_train)
 print(f"{grown.n_components_} hidden units; reason to stop: {grown.stop_reason_}")
 
 ours, without = grown.score(X_test), grown.truncate(5).score(X_test)

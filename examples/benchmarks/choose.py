@@ -126,7 +126,7 @@ def density():
     data = binary_digits()
     for name, model in {
         "RBM()": RBM(random_state=0),
-        "FrankWolfeRBM(100, alpha=0.003)": FrankWolfeRBM(100, alpha=0.003, random_state=0),
+        "FrankWolfeRBM()": FrankWolfeRBM(random_state=0),
         "DeepTAPMachine((64, 24))": DeepTAPMachine((64, 24), random_state=0),
     }.items():
         yield data[0], name, partial(score, model, *data)

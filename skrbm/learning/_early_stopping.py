@@ -19,8 +19,7 @@ class EarlyStopping(HyperParameters):
         Part of the rows that is held out for validation.
     tol : float or None, default=None
         Smallest improvement that counts: of the log-likelihood, in nats per row, or for
-        :class:`skrbm.ConditionalRBM` of the error. None is 0.01 nats, 0 for errors, and for
-        :class:`skrbm.FrankWolfeRBM` 0.001 nats.
+        :class:`skrbm.ConditionalRBM` of the error. None is 0.01 nats, and 0 for errors.
     """
 
     patience: int = 5

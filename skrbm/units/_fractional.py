@@ -35,7 +35,7 @@ class Fractional(Unit):
     samples_exactly = False
     takes_precision = False
     is_learnt = False
-    alternative = "AIS ('ais') or the exact sums, or to_bernoulli_rbm(rounding='absorb') first"
+    alternative = "AIS ('ais') or the exact sums, or to_bernoulli_rbm() first"
 
     def __post_init__(self):
         c = self.multiplicities

@@ -59,7 +59,7 @@ SETTINGS = {
     "growth": (FrankWolfeRBM, {**STOPS, "max_components": 4}, (noisy_patterns(100),)),
     "growth with refusals": (
         FrankWolfeRBM,
-        {"max_components": 6, "tol": 0.02, "alpha": 0.01},
+        {"max_components": 6, "tol": 0.02, "alpha": 0.01, "step": "line_search"},
         (noisy_patterns(60),),
     ),
     "growth with missing values": (
@@ -67,7 +67,11 @@ SETTINGS = {
         {"early_stopping": EarlyStopping(9), "max_components": 3},
         (np.where(np.random.default_rng(1).random((60, 12)) < 0.2, np.nan, noisy_patterns(60)),),
     ),
-    "exact growth": (FrankWolfeRBM, {"inference": "exact", "temperature": "learn"}, (X,)),
+    "exact growth": (
+        FrankWolfeRBM,
+        {"inference": "exact", "step": "line_search", "temperature": "learn"},
+        (X,),
+    ),
 }
 
 

@@ -13,11 +13,12 @@ from scipy.special import expit, logsumexp
 
 from skrbm import FrankWolfeRBM
 from skrbm.arrays import make_rng
-from skrbm.estimators.frank_wolfe import _growth
-from skrbm.estimators.frank_wolfe._growth import Growth, Plan
+from skrbm.estimators.frank_wolfe._growth import Growth
 from skrbm.estimators.frank_wolfe._mixture import Mixture
-from skrbm.estimators.frank_wolfe._samples import ExactModel, IncompleteData, SampledModel
+from skrbm.estimators.frank_wolfe._samples import Data, SampledModel
 from skrbm.inference import Gibbs
+from skrbm.inputs import rows_of
+from skrbm.units import Bernoulli
 
 LIKE, NAN, SEED = np.zeros((1, 1)), np.nan, np.random.SeedSequence(3)
 HOLES = np.array(
@@ -35,9 +36,9 @@ def patterned(n=60, d=5, seed=0):
     return np.unique(np.where(generator.random(X.shape) < 0.3, NAN, X), axis=0)
 
 
-def incomplete(H, weights=None, n_scored=1000):
-    weights = np.full(len(H), 1 / len(H)) if weights is None else weights
-    return IncompleteData(H, weights, np.float64, np.full(H.shape[1], 0.5), SEED, n_scored)
+def incomplete(H, weights=None):
+    rows = rows_of(H, Bernoulli(), np.float64, weights=weights)
+    return Data(rows, np.full(H.shape[1], 0.5), SEED, 1000), rows
 
 
 def some_mixture(seed=0, d=5):
@@ -61,96 +62,51 @@ def likelihood(mixture, H, weights=None, alpha=0.0):
     return mean - 0.5 * alpha * mixture.counts @ np.square(mixture.atoms).sum(axis=1)
 
 
-def growth(H, plan=None, mixture=None, model=None, held_out=None):
-    d = H.shape[1]
-    mixture = Mixture((), np.zeros(0), np.zeros(d)) if mixture is None else mixture
-    model = ExactModel(d, LIKE) if model is None else model
-    held_out = None if held_out is None else incomplete(held_out)
-    generator = np.random.default_rng(0)
-    made = Growth(plan or Plan(), incomplete(H), model, mixture, generator, held_out)
-    made.begin()
-    return made
-
-
-def followed(model, mixture, H=HOLES, weights=WEIGHTS):
-    """What growth follows of some rows, complete."""
-    found = incomplete(H, weights)
-    assert found.complete(model, mixture)
-    return found
-
-
 # ------------------------------------------------------------------------ expectations
 
 
-def test_expectations_are_derivatives_of_the_likelihood_of_what_is_observed():
-    """By the multiplicities and by the biases; the machine's own are those of a row of NaN."""
-    mixture, nothing = some_mixture(), np.full((1, 5), NAN)
-    model = ExactModel(5, LIKE)
-    data, own = followed(model, mixture), followed(model, mixture, nothing, np.ones(1))
-
-    def put(counts, bias):
-        return Mixture(mixture.units, counts, bias)
-
-    def of_counts(counts):
-        return likelihood(put(counts, mixture.bias), HOLES, WEIGHTS)
-
-    def of_bias(bias):
-        return likelihood(put(mixture.counts, bias), HOLES, WEIGHTS)
-
-    for found, function, values in [
-        (data.values - own.values, of_counts, mixture.counts),
-        (data.means - own.means, of_bias, mixture.bias),
-    ]:
-        slopes = differences(function, values, lambda value: value)
-        assert_allclose(found, slopes, atol=1e-7)
-    samples = model.samples(mixture).training
-    assert_allclose(own.values, samples.softplus_means(mixture.atoms))
-
-
 @pytest.mark.parametrize("mixture", [some_mixture(), some_mixture()._replace(counts=np.ones(3))])
-def test_draws_have_the_expectations(mixture):
-    """4 000 copies of rows with holes: a mean softplus has a standard error of at most 0.03, that
-    of a bit one of 0.008. One of 8 is off by six of these with a probability below 1e-7."""
+def test_expectations_are_derivatives_of_the_likelihood_of_what_is_observed(mixture):
+    """By the multiplicities and by the biases; the machine's own are those of a row of NaN.
+
+    Of 4 000 copies of rows with holes a mean softplus has a standard error of at most 0.03, that of
+    a bit one of 0.008. One of 8 is off by six of these with a probability below 1e-7.
+    """
     model = SampledModel(Gibbs(10), 4000, LIKE, make_rng(0, LIKE))
     model.anneal(mixture, np.zeros(5))
-    drawn, exact = followed(model, mixture), followed(ExactModel(5, LIKE), mixture)
-    assert_allclose(drawn.values, exact.values, atol=0.18)
-    assert_allclose(drawn.means, exact.means, atol=0.05)
+    drawn, _ = incomplete(HOLES, WEIGHTS)
+    drawn.complete(model, mixture)
+    values, own = drawn.rows.softplus_means(mixture.atoms), model.samples(mixture)[0]
+
+    def of_counts(counts):
+        return likelihood(mixture._replace(counts=counts), HOLES, WEIGHTS)
+
+    def of_bias(bias):
+        return likelihood(mixture._replace(bias=bias), HOLES, WEIGHTS)
+
+    slopes = differences(of_counts, mixture.counts, lambda value: value)
+    assert_allclose(values - own.softplus_means(mixture.atoms), slopes, atol=0.2)
+    slopes = differences(of_bias, mixture.bias, lambda value: value)
+    assert_allclose(drawn.means - own.average(), slopes, atol=0.06)
 
 
-# ------------------------------------------------------------------------------- growth
-
-
-@pytest.mark.parametrize(
-    "plan", [Plan(temperature="learn"), pytest.param(Plan(temperature=3.0), marks=pytest.mark.law)]
-)
-def test_scores_are_of_what_is_observed(plan):
+@pytest.mark.parametrize("step", ["joint", "line_search"])
+def test_growth_raises_the_likelihood_of_what_is_observed(step):
+    """By more than 0.1 nats in 3 steps; scores have the error of log Z, about 0.01 nats."""
     H, held_out = patterned(), patterned(seed=5)
-    made = growth(H, plan, held_out=held_out)
-    first = likelihood(made.mixture, H)
+    model = SampledModel(Gibbs(10), 2000, LIKE, make_rng(0, LIKE))
+    (data, rows), rng = incomplete(H), np.random.default_rng(0)
+    first = Mixture((), np.zeros(0), np.zeros(5))
+    made = Growth(data, model, first, rng, incomplete(held_out)[0], rows, step=step)
+    made.begin()
+    before = likelihood(made.mixture, H)
     for _ in range(3):
         made.step()
         scores = made.scores()
-        assert scores["score"] == pytest.approx(likelihood(made.mixture, H), abs=1e-9)
+        assert scores["score"] == pytest.approx(likelihood(made.mixture, H), abs=0.1)
         expected = likelihood(made.mixture, held_out)
-        assert scores["validation_score"] == pytest.approx(expected, abs=1e-9)
-    assert likelihood(made.mixture, H) > first + 0.1
-
-
-def test_each_step_raises_the_likelihood_at_least_by_what_it_promises(monkeypatch):
-    """The gain with completed rows is a bound of the gain, whatever is missing."""
-    H = patterned()
-    monkeypatch.setattr(_growth, "_RIDGE", 1e15)
-    made = growth(H, Plan())
-    before, gains = likelihood(made.mixture, H, alpha=0.01), []
-    for _ in range(5):
-        row = made.step()
-        now = likelihood(made.mixture, H, alpha=0.01)
-        if row["reason"] == "inserted":
-            assert now - before >= row["gain"] - 1e-9
-            gains.append(row["gain"])
-        before = now
-    assert len(gains) >= 4
+        assert scores["validation_score"] == pytest.approx(expected, abs=0.1)
+    assert likelihood(made.mixture, H) > before + 0.1
 
 
 # ---------------------------------------------------------------------------- estimators
@@ -158,7 +114,7 @@ def test_each_step_raises_the_likelihood_at_least_by_what_it_promises(monkeypatc
 
 def test_likelihoods_and_hidden_means_are_exact():
     """Units that count in part have no configurations, and what is missing has."""
-    params = {"inference": "exact", "temperature": 2.5, "random_state": 0}
+    params = {"step": "line_search", "temperature": 2.5, "alpha": 1e-3, "random_state": 0}
     rbm = FrankWolfeRBM(5, **params).fit(patterned())
     mixture = Mixture(
         np.column_stack([rbm.components_, rbm.intercept_hidden_]),

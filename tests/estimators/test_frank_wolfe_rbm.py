@@ -14,8 +14,7 @@ from sklearn.exceptions import NotFittedError
 from skrbm import RBM, BernoulliRBM, FrankWolfeRBM
 from skrbm.estimators.frank_wolfe import _growth
 from skrbm.inference import AIS, Gibbs
-from skrbm.inputs import DistinctRows
-from skrbm.learning import SGD, EarlyStopping
+from skrbm.learning import EarlyStopping
 
 LEVEL = 1e-6
 
@@ -45,12 +44,9 @@ def X():
 
 @pytest.fixture(scope="module")
 def fw(X):
-    """A machine with parts: one unit is made to count in part if none does."""
-    fitted = small(alpha=0.02).fit(X)
-    assert fitted.n_components_ >= 2
-    if (fitted.multiplicities_ == 1).all():
-        fitted = small(alpha=0.02, temperature=1.5).fit(X)
-    assert (fitted.multiplicities_ % 1 != 0).any()
+    """A machine whose units count in part."""
+    fitted = small(alpha=0.02, step="line_search", temperature=1.5).fit(X)
+    assert fitted.n_components_ >= 2 and (fitted.multiplicities_ % 1 != 0).any()
     return fitted
 
 
@@ -58,55 +54,42 @@ def fw(X):
 
 
 def test_it_learns(X):
-    """Four patterns of 12 bits, 3.9 nats above independent bits: at least half of that is found."""
+    """Four patterns of 12 bits, 3.9 nats above independent bits: nearly all of that is found."""
     held_out = noisy_patterns(2000, seed=1)
     independent = X.mean(axis=0)
     base = (held_out * np.log(independent) + (1 - held_out) * np.log(1 - independent)).sum(axis=1)
     fw = FrankWolfeRBM(inference=Gibbs(n_steps=10, n_chains=500), random_state=0).fit(X)
-    assert fw.score(held_out) > base.mean() + 2
+    assert fw.score(held_out) > base.mean() + 3
     assert 2 <= fw.n_components_ <= 40
     assert fw.path_["n_components"][-1] >= fw.n_components_
 
 
 @pytest.mark.law
-@pytest.mark.parametrize("n_hidden, strength, seed", [(6, 2.0, 0), (10, 2.0, 1)])
-def test_known_machines_are_found(n_hidden, strength, seed):
-    """Of the divergence of independent bits from a random machine, 75 % closed; 95 % after PCD."""
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_known_machines_are_found(seed):
+    """Of three units with strong weights, from 2 000 draws: 0.05 nats from the truth at most.
+
+    Eight fits to such data were 0.015 to 0.035 nats away; independent bits are 0.06 to 0.2.
+    """
     generator, V = np.random.default_rng(seed), all_rows(10)
-    W = strength * generator.standard_normal((n_hidden, 10))
-    bias = -0.5 * W.sum(axis=0) + 0.3 * generator.standard_normal(10)
-    log_p = unnormalised(V, W, -0.5 * W.sum(axis=1), bias, np.ones(n_hidden))
-    log_p -= logsumexp(log_p)
-    p = np.exp(log_p)
-    mean = p @ V
-    distance = p @ (log_p - V @ np.log(mean) - (1 - V) @ np.log(1 - mean))
-    assert distance > 0.3
-    X = V[generator.choice(len(V), 10_000, p=p)].astype(np.float32)
-    fw = FrankWolfeRBM(
-        alpha=0.003, tol=2e-4, early_stopping=EarlyStopping(patience=10, tol=2e-4), random_state=0
-    ).fit(X)
-    assert p @ (log_p - law(fw, V)) < 0.25 * distance
-    settings = {
-        "n_iter": 80,
-        "learning_rate": 0.1,
-        "batch_size": 50,
-        "optimizer": SGD(schedule="linear"),
-    }
-    rbm = RBM(fw.n_components_, init=fw, random_state=0, **settings).fit(X)
-    assert p @ (log_p - log_likelihoods(rbm, V)) < 0.05 * distance
+    W = 2 * generator.standard_normal((3, 10))
+    c = generator.standard_normal(3) - W.sum(axis=1) / 2
+    log_p = unnormalised(V, W, c, 0.5 * generator.standard_normal(10), np.ones(3))
+    p = np.exp(log_p - logsumexp(log_p))
+    X = V[generator.choice(len(V), 2000, p=p)]
+    fw = FrankWolfeRBM(random_state=0).fit(X)
+    assert p @ (np.log(p) - law(fw, V)) < 0.05
+    assert 1 <= fw.n_components_ <= 12
 
 
 @pytest.mark.law
-@pytest.mark.parametrize(("radius", "temperature"), [(0.5, 2.0), (1.0, 1.0)])
-def test_growth_ends_where_the_duality_gap_says_that_nothing_is_better(
-    radius, temperature, monkeypatch
-):
-    """With all else held, a ten times longer run adds less than the gap, which is below gap_tol."""
+def test_growth_ends_where_the_duality_gap_says_that_nothing_is_better(monkeypatch):
+    """With all else held, a longer run adds less than the gap, which is below tol."""
     monkeypatch.setattr(_growth, "_RIDGE", 1e15)
     generator = np.random.default_rng(0)
     first = generator.random((400, 1)) < 0.5
     X = (generator.random((400, 6)) < np.where(first, 0.9, 0.1)).astype(np.float32)
-    settings = {"alpha": 0, "radius": radius, "temperature": temperature}
+    settings = {"alpha": 0.1, "temperature": 1.0, "step": "line_search"}
     settings |= {"inference": "exact", "early_stopping": False, "max_components": 60}
     fw = small(**settings, tol=0.01).fit(X)
     assert fw.stop_reason_ == "duality gap" and fw.path_["duality_gap"][-1] <= 0.01
@@ -115,37 +98,16 @@ def test_growth_ends_where_the_duality_gap_says_that_nothing_is_better(
     assert fw.n_components_ >= 1 and longer.score(X) - fw.score(X) <= 0.01
 
 
-def recorded_splits(monkeypatch):
-    """Record the rows that each fit learns from, and those set aside, as often as they count."""
-    splits, original = [], DistinctRows.split
-
-    def spy(self, *args):
-        parts = original(self, *args)
-        counts = [self.weights_of(part).astype(int) for part in parts]
-        splits.append([np.repeat(self.index[i], n) for i, n in zip(parts, counts, strict=True)])
-        return parts
-
-    monkeypatch.setattr(DistinctRows, "split", spy)
-    return splits
-
-
-def test_the_best_machine_of_the_path_is_kept(X, monkeypatch):
-    splits = recorded_splits(monkeypatch)
-    fw = small(
-        max_components=12,
-        inference="exact",
-        tol=1e-6,
-        early_stopping=EarlyStopping(patience=3, tol=1e-6),
-    ).fit(X[:60])
-    scores = np.array(fw.path_["validation_score"])
-    sizes = np.array(fw.path_["n_components"])
-    assert fw.path_["n_components"][int(np.argmax(scores))] == fw.n_components_
-    assert fw.n_components_ in sizes
-    # The score is the log-likelihood of the rows set aside, exactly with exact expectations.
-    step = np.flatnonzero(sizes == fw.n_components_)[-1]
-    score = fw.path_["score"][step], fw.path_["validation_score"][step]
-    # Copies of a row are on one side: not always are just 6 of the 60 set aside.
-    mean = np.average(score, weights=[len(part) for part in splits[0]])
+@pytest.mark.parametrize("step", ["joint", "line_search"])
+def test_the_best_machine_of_the_path_is_kept(X, step):
+    stopping = EarlyStopping(patience=3, tol=1e-6)
+    params = {"max_components": 8, "inference": "exact", "tol": 1e-6, "step": step}
+    fw = small(early_stopping=stopping, **params).fit(X[:60])
+    scores, sizes = np.array(fw.path_["validation_score"]), fw.path_["n_components"]
+    assert sizes[int(np.argmax(scores))] == fw.n_components_
+    # The scores are log-likelihoods, exactly with exact expectations: 6 of 60 rows are held out.
+    step = sizes.index(fw.n_components_)
+    mean = 0.9 * fw.path_["score"][step] + 0.1 * scores[step]
     assert fw.score(X[:60]) == pytest.approx(mean, abs=1e-8)
 
 
@@ -154,11 +116,10 @@ def test_the_best_machine_of_the_path_is_kept(X, monkeypatch):
     "params",
     [
         {"step": "1/t", "alpha": 0.1},
-        {"temperature": "learn"},
-        {"temperature": 2.5},
+        {"step": "line_search", "temperature": "learn"},
+        {"step": "line_search", "temperature": 2.5},
         {"temperature": 2.5, "step": "1/t", "alpha": 0.1},
-        {"away_steps": True},
-        {"radius": 4.0, "alpha": 0.0},
+        {"step": "line_search", "away_steps": True},
         {"inference": "exact"},
         {"inference": Gibbs(n_steps=3)},
         {"early_stopping": "free_energy_gap"},
@@ -173,13 +134,10 @@ def test_options(X, params):
     with pytest.warns(UserWarning, match="no hidden unit"):
         independent.fit(X)
     assert fw.score(X) > independent.score(X) + 0.1
-    if params.get("step") == "1/t" and "temperature" not in params:
+    if params.get("step") != "line_search" and "temperature" not in params:
         assert (fw.multiplicities_ == 1).all()
     if params.get("temperature") == 2.5:
         assert fw.multiplicities_.sum() <= 2.5 + 1e-6
-    if "radius" in params:
-        norms = np.hypot(np.linalg.norm(fw.components_, axis=1), fw.intercept_hidden_)
-        assert (norms <= 4.0 + 1e-6).all()
     assert_allclose(fw.score_samples(X), law(fw, X), rtol=1e-6)
 
 
@@ -189,23 +147,24 @@ def test_away_steps_remove_units(X, inference):
     W = 3 * np.resize([1.0, -1], 12) * np.array([[1], [-1]])
     init = W, np.zeros(2), np.zeros(12)
     params = {"inference": inference, "init": init, "early_stopping": False, "max_components": 8}
-    fw = small(away_steps=True, **params).fit(X)
+    fw = small(step="line_search", away_steps=True, **params).fit(X)
     assert "removed" in fw.path_["reason"]
     assert not any(np.allclose(w, W, atol=0.1) for w in fw.components_[:, None])
     assert fw.score(X) > small(max_components=1).fit(X).score(X)
 
 
-def test_grow(X):
-    fw = small(max_components=2).fit(X)
+@pytest.mark.parametrize("step", ["joint", "line_search"])
+def test_grow(X, step):
+    fw = small(max_components=2, step=step).fit(X)
     first, n = fw.components_.copy(), fw.n_components_
     same = fw.grow(X, 2)
     assert same is fw and fw.n_components_ == n + 2
-    assert_allclose(fw.components_[:n], first)
+    if step == "line_search":
+        assert_allclose(fw.components_[:n], first)
     assert_allclose(fw.score_samples(X), law(fw, X), rtol=1e-6)
-    with pytest.raises(ValueError, match="n_units must be an integer >= 1"):
-        fw.grow(X, 0)
-    with pytest.raises(ValueError, match="n_units must be an integer >= 1, got True"):
-        fw.grow(X, True)
+    for n_units in (0, True):
+        with pytest.raises(ValueError, match="n_units"):
+            fw.grow(X, n_units)
     with pytest.raises(NotFittedError):
         FrankWolfeRBM().grow(X)
     with pytest.raises(ValueError, match="features"):
@@ -215,17 +174,15 @@ def test_grow(X):
 def test_truncate(X):
     fw = small(max_components=5, early_stopping=False, inference="exact").fit(X)
     assert fw.n_components_ == 5
-    one = fw.truncate(2)
+    one, last = fw.truncate(2), fw.components_.copy()
     assert (one.n_components_, fw.n_components_) == (2, 5)
-    assert_array_equal(one.components_, fw.components_[:2])
     assert_allclose(one.score_samples(X), law(one, X), rtol=1e-6)
-    assert one.score(X) != fw.score(X)
     step = fw.path_["n_components"].index(2)
     assert one.score(X) == pytest.approx(fw.path_["score"][step], abs=1e-8)
     one.grow(X, 1)
     assert one.n_components_ == 3
-    assert_array_equal(fw.truncate(5).components_, fw.components_)
-    with pytest.raises(ValueError, match="no machine on the path has 9 units; its sizes are"):
+    assert_array_equal(fw.truncate(5).components_, last)
+    with pytest.raises(ValueError, match="no machine on the path has 9 units"):
         fw.truncate(9)
 
 
@@ -244,12 +201,14 @@ def test_init(X, fw, kind):
         W = init[0]
     else:
         init, W = first, first.components_
-    n = len(W)
-    grown = small(max_components=n + 2, init=init, early_stopping=False).fit(X)
+    n, params = len(W), {"init": init, "early_stopping": False}
+    grown = small(max_components=n + 2, step="line_search", **params).fit(X)
     assert grown.n_components_ == n + 2
     assert_allclose(grown.components_[:n], W, rtol=1e-6)
     if kind == "fractional":
         assert_allclose(grown.multiplicities_[:n], fw.multiplicities_)
+    n = fw.ordinary_machine().n_units[1] if kind == "fractional" else n
+    assert small(max_components=n + 1, **params).fit(X).n_components_ == n + 1
     with pytest.raises(ValueError, match="init has 12 visible units, but X has 5 features"):
         small(init=init).fit(X[:, :5])
 
@@ -285,7 +244,7 @@ def test_sample_has_the_law_of_the_machine(X, fw):
 def test_features(X, fw):
     H = fw.transform(X)
     fields = X @ fw.components_.T + fw.intercept_hidden_
-    assert_allclose(H, fw.multiplicities_ * expit(fields), rtol=1e-10)
+    assert_allclose(H, fw.multiplicities_ * expit(fields), rtol=1e-10, atol=1e-14)
     V = fw.inverse_transform(H)
     assert_allclose(V, expit(H @ fw.components_ + fw.intercept_visible_), rtol=1e-10)
     assert_array_equal(fw.predict(X), V > 0.5)
@@ -308,23 +267,17 @@ def test_impute_gives_conditional_means(X, fw):
 
 
 def test_rounding(X, fw):
-    n_parts = int((fw.multiplicities_ % 1 != 0).sum())
-    with pytest.raises(ValueError, match=f"{n_parts} of {fw.n_components_} units.*rounding='abs"):
-        fw.to_bernoulli_rbm()
-    rbm, loss = fw.to_bernoulli_rbm("absorb", return_loss=True, n_iter=7)
+    """No log-likelihood changes by more than Prop. 3.2 says."""
+    rbm = fw.to_bernoulli_rbm(n_iter=7)
     assert isinstance(rbm, BernoulliRBM) and rbm.n_iter == 7
-    V = all_rows(12)
+    V, part = all_rows(12), fw.multiplicities_ % 1
     change = law(fw, V) - log_likelihoods(rbm, V)
-    assert np.abs(change).max() <= loss.bound + 1e-9
-    assert loss.divergence == pytest.approx(np.exp(law(fw, V)) @ change, abs=1e-8)
-    with pytest.raises(ValueError, match="rounding must be"):
-        fw.to_bernoulli_rbm("up")
+    assert np.abs(change).max() <= (1 - part)[part > 0].sum() * np.log(2) + 1e-9
 
 
 def test_whole_machines_lose_nothing(X):
-    fw = small(step="1/t", alpha=0.1).fit(X)
-    rbm, loss = fw.to_bernoulli_rbm(return_loss=True)
-    assert loss == (0.0, pytest.approx(0.0, abs=1e-12))
+    fw = small().fit(X)
+    rbm = fw.to_bernoulli_rbm()
     assert_allclose(rbm.score_samples(X), fw.score_samples(X), rtol=1e-10)
     assert_allclose(rbm.transform(X), fw.transform(X), rtol=1e-10)
 

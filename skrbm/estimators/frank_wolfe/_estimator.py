@@ -2,9 +2,8 @@
 
 import copy
 import warnings
-from dataclasses import fields
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -12,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 from ..._checks import check_count
 from ..._sklearn import HasMethods, Interval, StrOptions, _fit_context, with_callbacks
 from ...arrays import (
-    Columns,
     cast,
     from_numpy,
     make_rng,
@@ -32,16 +30,18 @@ from .._density import DensityModel
 from .._recipe import parts_of_init
 from .._shared import shares_parameters
 from .._training import keeps_features, prepare_fit
-from ._growth import Growth, Plan
-from ._mixture import Mixture, machine_of, mixture_of, rounded, rounding_loss
-from ._path import STOPS, GrowthMonitor, Path
-from ._samples import Data, ExactModel, IncompleteData, SampledModel, WeightedRows
+from ._growth import STOPS, Growth, GrowthMonitor
+from ._mixture import Mixture, machine_of, mixture_of, rounded
+from ._samples import Data, ExactModel, SampledModel
 
 _STEPS, _CHAINS = 10, 1000  # of the sampler called "gibbs"
-_PATIENCE, _GAIN = 10, 1e-3  # steps, and nats, of early_stopping=True
+_TOL = 0.01  # nats of validation rows that count as an improvement
 _WIDER = 1.0  # nats by which the free-energy gap may exceed the smallest one
-_MANY_COPIES = 5  # of each row, on average, from which no row is held out
 _SCORED, _HELD_OUT = 256, 1000  # most rows with missing values whose likelihood is estimated
+_COLUMNS = (
+    *("n_components", "reason", "temperature", "slope", "duality_gap", "multiplicity"),
+    *("score", "validation_score", "free_energy_gap", "time"),
+)
 
 
 @shares_parameters
@@ -62,45 +62,44 @@ class FrankWolfeRBM(DensityModel):
     max_components : int, default=700
         Maximum number of hidden units, including those of ``init``.
     alpha : float, default=0.01
-        Strength λ of the penalty λ/2 Σ m_j (||w_j||² + c_j²), positive unless ``radius`` is given.
-        A refused insertion raises it by a fifth, unless ``inference="exact"``.
-    radius : float or None, default=None
-        Largest norm of the weights and bias of a unit. With ``alpha=0`` a refused insertion lowers
-        it by a sixth, unless the multiplicities have reached a ``temperature`` that is a number.
-    step : {"line_search", "1/t"}, default="line_search"
-        Multiplicity of a new unit: the best one in [0, 1]; or 1, as printed in [1]_, whatever that
-        does to the likelihood. The latter is never refused, needs no line search, and overshoots
+        Strength λ of the penalty λ/2 Σ m_j (||w_j||² + c_j²), with which a new unit is found.
+    step : {"joint", "line_search", "1/t"}, default="joint"
+        What follows an insertion. "joint": the unit counts 1, and all units are trained for five
+        epochs of CD-10, with ``SGD()`` and its own penalty. The others leave the units as they are
+        and refit the visible biases, as in [1]_: with "line_search" the multiplicity is the best
+        one in [0, 1], with "1/t" it is 1, whatever that does to the likelihood, which overshoots
         where ``alpha`` is small for the data.
     temperature : {"n_components", "learn"} or float, default="n_components"
         Sum of the multiplicities. "n_components" leaves it free; "learn" adds a line search over it
         after each insertion, which needs ``step="line_search"``; a number is an upper bound, and a
-        new unit takes its multiplicity from the others.
+        new unit takes its multiplicity from the others. The latter two need another step than
+        "joint".
     away_steps : bool, default=False
-        Whether a unit may be shrunk or removed where that is steeper than inserting one.
+        Whether a unit may be shrunk or removed where that is steeper than inserting one; not with
+        ``step="joint"``.
     inference : {"gibbs", "exact"} or Gibbs, default="gibbs"
-        How expectations under the model are computed: by persistent chains, which are annealed
-        again from independent units after every fifth step, or by a sum over all configurations of
-        at most 20 visible units. "gibbs" is ``Gibbs(n_steps=10, n_chains=1000)``: sweeps before
-        each use of the chains, and chains from which units are learned. There are as many others,
-        from which the gain of a unit is estimated. More visible units need more chains.
+        How expectations under the model are computed: by chains, which are annealed again from
+        independent units after every step, or every fifth if ``step`` is not "joint"; or by a sum
+        over all configurations of at most 20 visible units. "gibbs" is
+        ``Gibbs(n_steps=10, n_chains=1000)``: sweeps before each use of the chains, and chains from
+        which units are learned. There are as many others, from which the length of a step is
+        estimated. More visible units need more chains.
     tol : float, default=1e-3
-        Smallest gain for which a unit is inserted, in nats: both the derivative of the penalised
-        log-likelihood by the multiplicity of the unit, and the gain that a line search predicts.
-        Also the duality gap at which growth stops if ``temperature`` is a number.
+        Smallest derivative of the penalised log-likelihood by the multiplicity of a unit for which
+        it is inserted, in nats. Also the duality gap at which growth stops if ``temperature`` is a
+        number.
     early_stopping : bool, EarlyStopping or "free_energy_gap", default=True
         Whether to hold out validation rows, to stop when steps no longer raise their mean
         log-likelihood, and to keep the best machine. True is
-        ``EarlyStopping(patience=10, tol=0.001)``. "free_energy_gap" is the criterion of [1]_, in
+        ``EarlyStopping(patience=5, tol=0.01)``. "free_energy_gap" is the criterion of [1]_, in
         which log Z cancels: the mean log-likelihood of the training rows minus that of the
-        validation rows; a step is bad if this gap exceeds the smallest one by a nat. No row is held
-        out if rows of X are repeated 5 times or more on average: equal rows stay together, and the
-        training rows would lack whole patterns of the data.
+        validation rows; a step is bad if this gap exceeds the smallest one by a nat.
     init : "independent", fitted estimator or (components, intercept_hidden, \
             intercept_visible), default="independent"
         Initial model: independent visible units, or any binary RBM.
     {warm_start}
     verbose : int, default=0
-        Whether to print a line for each step.
+        Whether to print a line for each step, with the time left until ``max_components``.
     random_state : int, RandomState instance or None, default=None
         Determines the validation rows, the starts of the subproblem, the chains, and the seed with
         which ``score_samples`` estimates log Z.
@@ -119,11 +118,10 @@ class FrankWolfeRBM(DensityModel):
         Number of hidden units.
     path_ : dict of list
         For each step: ``n_components`` after it, ``reason`` ("inserted", "shrunk", "removed",
-        "refused", or "no unit"), ``alpha`` and ``radius`` (in this step), ``temperature`` (Σ m),
-        ``slope`` (of the best unit found, in nats), ``duality_gap`` (with this ``alpha``; NaN after
-        ``radius`` was lowered), ``multiplicity`` (of the inserted or shrunk unit), ``gain`` (of the
-        penalised log-likelihood), ``score`` and ``validation_score`` (estimated mean
-        log-likelihoods), ``free_energy_gap``, and ``time`` (s).
+        "refused", or "no unit"), ``temperature`` (Σ m), ``slope`` (of the best unit found, in
+        nats), ``duality_gap``, ``multiplicity`` (of the inserted or shrunk unit), ``score`` and
+        ``validation_score`` (estimated mean log-likelihoods), ``free_energy_gap``, and ``time``
+        (s).
     stop_reason_ : str
         Why growth stopped.
     n_iter_ : int
@@ -157,10 +155,9 @@ class FrankWolfeRBM(DensityModel):
 
     _takes_missing = True
     _parameter_constraints: ClassVar[dict] = {
-        "alpha": [Interval(Real, 0, None, closed="left")],
+        "alpha": [Interval(Real, 0, None, closed="neither")],
         "max_components": [Interval(Integral, 1, None, closed="left")],
-        "radius": [None, Interval(Real, 0, None, closed="neither")],
-        "step": [StrOptions({"line_search", "1/t"})],
+        "step": [StrOptions({"joint", "line_search", "1/t"})],
         "temperature": [
             StrOptions({"n_components", "learn"}),
             Interval(Real, 0, None, closed="neither"),
@@ -177,8 +174,7 @@ class FrankWolfeRBM(DensityModel):
         max_components=700,
         *,
         alpha=0.01,
-        radius=None,
-        step="line_search",
+        step="joint",
         temperature="n_components",
         away_steps=False,
         inference="gibbs",
@@ -191,7 +187,6 @@ class FrankWolfeRBM(DensityModel):
     ):
         self.max_components = max_components
         self.alpha = alpha
-        self.radius = radius
         self.step = step
         self.temperature = temperature
         self.away_steps = away_steps
@@ -232,9 +227,12 @@ class FrankWolfeRBM(DensityModel):
         X = self._encode(X, path is None, missing=True)
         self._grow(X, sample_weight, path, int(self.max_components), self.early_stopping, progress)
         if not self.n_components_:
+            reason = STOPS[self.stop_reason_]
+            if any(self.path_["n_components"]):
+                reason = "none of those inserted raised the validation score"
             warnings.warn(
-                f"the machine has no hidden unit: {STOPS[self.stop_reason_]}; constant or "
-                "independent columns need none, otherwise lower alpha or tol",
+                f"the machine has no hidden unit: {reason}; constant or independent columns need "
+                "none, otherwise lower alpha or tol",
                 stacklevel=5,  # beyond the wrappers of this method
             )
         return self
@@ -242,8 +240,6 @@ class FrankWolfeRBM(DensityModel):
     @_fit_context(prefer_skip_nested_validation=True)
     def grow(self, X, n_units=1, sample_weight=None):
         """Insert more units into the fitted machine, without early stopping.
-
-        The penalty starts at ``alpha`` again, as in each ``fit``.
 
         Parameters
         ----------
@@ -287,72 +283,115 @@ class FrankWolfeRBM(DensityModel):
             if training is None:
                 return
         max_units, early_stopping = start["limits"]
-        seeds = seed_sequence(start["random_state"]).spawn(3)
-        growth = self._new_growth(rows, path, max_units, early_stopping, like, seeds[1:])
-        self._evaluation_seed = seeds[0].state
+        evaluation, *seeds = seed_sequence(start["random_state"]).spawn(3)
+        growth = self._growth(rows, path, early_stopping, like, seeds)
+        if len(growth.mixture.units) > max_units:
+            raise ValueError(
+                f"init has {len(growth.mixture.units)} hidden units, more than "
+                f"max_components={max_units}"
+            )
+        self._evaluation_seed = evaluation.state
         self.visible_means_ = cast(from_numpy(growth.data.means, like), like.dtype)
         if progress is None:
-            path = self._begin(growth, path)
+            growth.begin()
+            path = Path([], [growth.mixture]) if path is None else path.until()
         else:
             growth.set_state(start["growth"])
             path = start["path"]
-        training.rng, training.machine = growth.rng, growth.mixture
-        self._run(
+        training.rng, training.machine = growth.model.rng, growth.mixture
+
+        stopping = EarlyStopping.of(early_stopping or True, tol=_TOL)
+        by_gap = early_stopping == "free_energy_gap"
+        gap_tol = -np.inf if growth.total is None else self.tol
+        monitor = GrowthMonitor(
+            early_stopping if growth.held_out is not None else False,
+            growth.scores(),
+            max_units,
+            stopping.patience,
+            -_WIDER if by_gap else stopping.tol,
+            gap_tol,
+        )
+        monitor.kept = growth.mixture, None
+        monitor.reason = monitor.limit(len(growth.mixture.units))
+
+        def record(row, left=None):
+            path.rows.append(row)
+            path.machines.append(growth.mixture)
+            if self.verbose:
+                known = {k: v for k, v in row.items() if isinstance(v, float) and v == v}
+                values = ", ".join(f"{name} = {value:.4g}" for name, value in known.items())
+                n, seconds = row["n_components"], sum(path.columns()["time"]) / len(path.rows)
+                at_most = f"at most {(max_units - n) * seconds:.0f} s left"
+                print(f"[{type(self).__name__}] {row['reason']}: {n} units, {values}, {at_most}")
+
+        def publish(kept, state, training=None, estimator=self):
+            reason = trainer.ended if monitor.reason is None else monitor.reason
+            model = copy.deepcopy(growth.model)  # growth may go on
+            estimator._publish(path, kept, reason, model.draws(kept, growth.base))
+
+        trainer = Trainer(
             growth,
-            path,
-            self._monitor(growth, max_units, early_stopping),
-            training,
+            publish,
+            lambda kept, state: _attributes(kept, growth.model.visible, path),
+            record,
+            n_iter=None if monitor.reason is None else 0,
+            monitor=monitor,
+            context=self._init_callback_context(max_subtasks=None),
+            task="unit",
             data={"estimator": self, "X": given, "y": given},
             own=lambda: start | {"growth": growth.get_state(), "path": path},
             progress=progress,
         )
+        trainer.run(training)
 
-    def _new_growth(self, rows, path, max_units, early_stopping, like, seeds):
+    def _growth(self, rows, path, early_stopping, like, seeds):
         """Return the :class:`Growth` from the end of a path, or from ``init`` if it is None.
 
         ``seeds`` are those of the chains, and of validation rows and random starts.
         """
-        generator = np.random.default_rng(seeds[1])
-        train, others = np.arange(len(rows)), None
-        # Equal rows stay together. If they are many, no row is held out: the training rows would
-        # lack whole patterns of the data.
-        if early_stopping and 1 < len(rows) and rows.total < _MANY_COPIES * len(rows):
-            fraction = _stopping(early_stopping).validation_fraction
-            train, others = rows.split(max(fraction, 1 / rows.total), generator)
+        generator, train, others = np.random.default_rng(seeds[1]), rows, None
+        if early_stopping and rows.total > 1:
+            stopping = EarlyStopping.of(early_stopping, tol=_TOL)
+            train, others = _split(rows, stopping.validation_fraction, generator)
         if path is None:
-            mixture = self._first_mixture(rows, train)
-            self._check_start(mixture, like, max_units)
+            mixture = self._first_mixture(rows if rows.has_missing else train)
         else:
             mixture = mixture_of(self.machine_)
-            self._check_start(mixture, like, np.inf)
+        if self.step == "joint":
+            if self.temperature != "n_components" or self.away_steps:
+                raise ValueError("temperature and away_steps need step='line_search' or '1/t'")
+            mixture = rounded(mixture)  # other units cannot be trained
+        if self.temperature == "learn" and self.step == "1/t":
+            raise ValueError("temperature='learn' needs step='line_search'")
+        if isinstance(self.temperature, Real) and mixture.counts.sum() > self.temperature + 1e-6:
+            raise ValueError(
+                f"temperature={self.temperature} bounds the sum of the multiplicities, which is "
+                f"{mixture.counts.sum():.4g} already"
+            )
+        with np.errstate(over="ignore"):
+            if not machine_of(mixture, like).is_finite():
+                raise ValueError(f"parameters of init overflow {like.dtype}, the dtype of X")
         means = to_numpy(rows.means).astype(np.float64)
-        before = None if path is None else getattr(self, "visible_means_", None)
-        means = np.where(np.isnan(means), 0.5 if before is None else to_numpy(before), means)
-
-        def data_of(positions, n_scored):
-            weights = rows.weights_of(positions)
-            X, weights = take_rows(rows.X, rows.index[positions]), weights / weights.sum()
-            if rows.has_missing:
-                return IncompleteData(X, weights, rows.dtype, means, seeds[1], n_scored)
-            return Data(X, weights, rows.dtype)
-
+        before = 0.5 if path is None else to_numpy(self.visible_means_)
+        means = np.where(np.isnan(means), before, means)
         return Growth(
-            Plan(**{field.name: getattr(self, field.name) for field in fields(Plan)}),
-            data_of(train, _SCORED),
+            Data(train, means, seeds[1], _SCORED),
             self._model(mixture.bias.size, like, make_rng(seeds[0], like)),
             mixture,
             generator,
-            None if others is None else data_of(others, _HELD_OUT),
+            None if others is None else Data(others, means, seeds[1], _HELD_OUT),
+            train,
+            alpha=self.alpha,
+            step=self.step,
+            temperature=self.temperature,
+            away_steps=self.away_steps,
+            tol=self.tol,
         )
 
-    def _first_mixture(self, rows, train):
+    def _first_mixture(self, rows):
         """Return the machine of ``init``."""
         if isinstance(self.init, str):
-            theta = rows.initial_theta
-            if not rows.has_missing:
-                columns = Columns(rows.X, rows.weights_of(train), rows.index[train])
-                theta = rows.unit.initial_theta(columns)
-            return Mixture((), np.zeros(0), to_numpy(theta.field).astype(np.float64))
+            return Mixture((), np.zeros(0), to_numpy(rows.initial_theta.field).astype(np.float64))
         parts = parts_of_init(self.init, "independent")
         if hasattr(parts[0], "multiplicities_"):
             machine = parts[0].machine_
@@ -363,24 +402,6 @@ class FrankWolfeRBM(DensityModel):
                 f"init has {machine.n_units[0]} visible units, but X has {rows.X.shape[1]} features"
             )
         return mixture_of(machine)
-
-    def _check_start(self, mixture, like, max_units):
-        """Raise ValueError for parameters, or a first machine, that cannot grow."""
-        if self.alpha <= 0 and self.radius is None:
-            raise ValueError("alpha=0 needs a radius, as the weights have no bound otherwise")
-        if self.temperature == "learn" and self.step == "1/t":
-            raise ValueError("temperature='learn' needs step='line_search'")
-        n, total = mixture.counts.size, mixture.counts.sum()
-        if n > max_units:
-            raise ValueError(f"init has {n} hidden units, more than max_components={max_units}")
-        if isinstance(self.temperature, Real) and total > self.temperature * (1 + 1e-6):
-            raise ValueError(
-                f"temperature={self.temperature} bounds the sum of the multiplicities, which is "
-                f"{total:.4g} already"
-            )
-        with np.errstate(over="ignore"):
-            if not machine_of(mixture, like).is_finite():
-                raise ValueError(f"parameters of init overflow {like.dtype}, the dtype of X")
 
     def _model(self, n_visible, like, rng):
         """Return what ``inference`` takes expectations with."""
@@ -396,61 +417,10 @@ class FrankWolfeRBM(DensityModel):
                 f"inference='exact' needs at most {MAX_UNITS} visible units, and X has "
                 f"{n_visible} features"
             )
-        return ExactModel(n_visible, like)
-
-    def _monitor(self, growth, max_units, early_stopping):
-        """Return the :class:`GrowthMonitor` of a growth that has begun."""
-        stopping, criterion = _stopping(early_stopping), False
-        margin = stopping.tol
-        if early_stopping and growth.held_out is not None:
-            criterion = True
-            if early_stopping == "free_energy_gap":
-                criterion, margin = early_stopping, -_WIDER
-        gap_tol = -np.inf if growth.plan.total is None else self.tol
-        limits = max_units, stopping.patience, margin, gap_tol
-        monitor = GrowthMonitor(criterion, growth.scores(), *limits)
-        monitor.kept = growth.mixture, None
-        monitor.reason = monitor.limit(len(growth.mixture.units))
-        return monitor
-
-    def _begin(self, growth, path):
-        """Begin a growth; returns a copy of the path that it continues, or a new one."""
-        growth.begin()
-        # The fitted machine stays as it is until the end.
-        return Path([], [growth.mixture]) if path is None else path.until()
-
-    def _run(self, growth, path, monitor, training, **options):
-        """Take steps until the monitor says stop; whatever ends it, a machine is published."""
-
-        def record(row, left=None):
-            path.rows.append(row)
-            path.machines.append(growth.mixture)
-            if self.verbose:
-                known = {k: v for k, v in row.items() if isinstance(v, float) and v == v}
-                values = ", ".join(f"{name} = {value:.4g}" for name, value in known.items())
-                size = f"{row['n_components']} units"
-                print(f"[{type(self).__name__}] {row['reason']}: {size}, {values}")
-
-        def publish(kept, state, training=None, estimator=self):
-            reason = trainer.ended if monitor.reason is None else monitor.reason
-            estimator._publish(path, kept, reason, growth.draws(kept))
-
-        trainer = Trainer(
-            growth,
-            publish,
-            lambda kept, state: _attributes(kept, growth.model.visible, path),
-            record,
-            n_iter=None if monitor.reason is None else 0,
-            monitor=monitor,
-            context=self._init_callback_context(max_subtasks=None),
-            task="unit",
-            **options,
-        )
-        trainer.run(training)
+        return ExactModel(n_visible, _CHAINS, like, rng)
 
     def _publish(self, path, kept, reason, chains):
-        for name, value in _attributes(kept, chains, path).items():
-            setattr(self, name, value)
+        vars(self).update(_attributes(kept, chains, path))
         self.starts_, self.stop_reason_ = chains, reason
         self._training, self.path_ = path, path.columns()
 
@@ -471,25 +441,29 @@ class FrankWolfeRBM(DensityModel):
         """
         check_is_fitted(self, "path_")
         check_count("n_components", n_components, 0)
-        n_steps = self._training.steps_to(n_components)
+        sizes = [len(mixture.units) for mixture in self._training.machines]
+        if n_components not in sizes:
+            raise ValueError(
+                f"no machine on the path has {n_components} units; its sizes are "
+                f"{sorted(set(sizes))}"
+            )
+        n_steps = len(sizes) - 1 - sizes[::-1].index(n_components)
         other, kept = copy.copy(self), self._training.machines[n_steps]
         machine = machine_of(kept, self.starts_)
         chains = chain_ends(machine, make_rng(self._evaluation_seed, self.starts_), self.starts_)
         other._publish(self._training.until(n_steps), kept, "truncated", chains)
         return other
 
-    def to_bernoulli_rbm(self, rounding=None, *, return_loss=False, **params):
+    def to_bernoulli_rbm(self, **params):
         """Return the machine as a fitted :class:`BernoulliRBM`.
+
+        A multiplicity m becomes floor(m) copies of the unit and, for the fraction that remains, a
+        unit whose weights and bias are multiplied by it, Eq. (12) of Ping et al. (2016). No
+        log-likelihood changes by more than log(2) times the sum of 1 - m % 1 over the units whose
+        multiplicities are not whole (Prop. 3.2).
 
         Parameters
         ----------
-        rounding : {None, "absorb", "nearest"}, default=None
-            How multiplicities become whole: a multiplicity m becomes floor(m) copies of the unit
-            and, for the fraction that remains, "absorb" adds a unit whose weights and bias are
-            multiplied by it, Eq. (12) of Ping et al. (2016); "nearest" rounds m; None raises an
-            error.
-        return_loss : bool, default=False
-            Whether to return also how the rounding changes the distribution.
         **params
             Parameters of the :class:`BernoulliRBM` other than ``n_components``; ``random_state``
             is by default that of this machine.
@@ -498,39 +472,65 @@ class FrankWolfeRBM(DensityModel):
         -------
         rbm : BernoulliRBM
             Fitted.
-        loss : RoundingLoss
-            Only if ``return_loss``: a bound and an estimate of the change, in nats.
         """
-        mixture = mixture_of(self.machine_)
-        whole = rounded(mixture, rounding)
-        if not whole.units:
+        machine = self.ordinary_machine()
+        n_units = machine.n_units[1]
+        if not n_units:
             raise ValueError("the machine has no hidden unit, and a BernoulliRBM needs one")
         if "n_components" in params:
-            raise ValueError(f"n_components cannot be set: it is {len(whole.units)}")
-        machine = machine_of(whole, self.components_)
+            raise ValueError(f"n_components cannot be set: it is {n_units}")
         params = {"random_state": self.random_state, **params}
         parts = machine.weights[0], machine.thetas[1].field, machine.thetas[0].field
         rbm = BernoulliRBM.from_parameters(*parts, **params)
         if hasattr(self, "feature_names_in_"):
             rbm.feature_names_in_ = self.feature_names_in_
-        if not return_loss:
-            return rbm
-        rows = WeightedRows(self.starts_)
-        if mixture.bias.size <= MAX_UNITS:
-            rows = ExactModel(mixture.bias.size, self.starts_).samples(mixture).training
-        return rbm, rounding_loss(mixture, whole, rounding, rows)
+        return rbm
 
     def ordinary_machine(self):
         """Return the machine with whole units, where other estimators start, as a ``Machine``.
 
-        Rounding is that of ``to_bernoulli_rbm("absorb")``.
+        Rounding is that of :meth:`to_bernoulli_rbm`.
         """
         return machine_of(rounded(mixture_of(self.machine_)), self.components_)
 
 
-def _stopping(early_stopping):
-    """Return the patience, tolerance and validation fraction of ``early_stopping``."""
-    return EarlyStopping.of(early_stopping or True, patience=_PATIENCE, tol=_GAIN)
+class Path(NamedTuple):
+    """The steps of a growth, and the first machine and that after each step."""
+
+    rows: list
+    machines: list
+
+    def until(self, n_steps=None):
+        """Return a copy of the path of the first steps, by default all."""
+        n_steps = len(self.rows) if n_steps is None else n_steps
+        return Path(self.rows[:n_steps], self.machines[: n_steps + 1])
+
+    def columns(self):
+        """Return a list for each quantity, with an entry for each step."""
+        return {name: [row[name] for row in self.rows] for name in _COLUMNS}
+
+
+def _split(rows, fraction, generator):
+    """Return training and validation rows, whose samples are drawn at random.
+
+    Copies of a row may come to both sides: a training set without whole patterns of the data would
+    not have the distribution of the validation set.
+    """
+    counts, n = rows.counts, max(1, round(fraction * rows.total))
+    if (counts == np.rint(counts)).all():
+        held_out = generator.multivariate_hypergeometric(counts.astype(np.int64), n)
+    else:
+        held_out = np.zeros(len(rows))
+        chosen = generator.permutation(len(rows))[:n]
+        held_out[chosen] = counts[chosen]
+    if n >= rows.total:
+        raise ValueError("early_stopping leaves no row to learn from")
+    parts = []
+    for weights in (counts - held_out, held_out):
+        some = np.flatnonzero(weights)
+        X = take_rows(rows.X, rows.index[some])
+        parts.append(rows_of(X, rows.unit, rows.dtype, weights=weights[some].astype(np.float64)))
+    return parts
 
 
 def _attributes(kept, like, path):

@@ -18,7 +18,7 @@ from ...units import Bernoulli, Fractional, Theta
 class Mixture(NamedTuple):
     """Atoms, their multiplicities, and the visible biases.
 
-    Mixtures on the same path share the arrays of their common atoms.
+    Mixtures along a line share the arrays of their common atoms.
     """
 
     units: Sequence
@@ -33,10 +33,6 @@ class Mixture(NamedTuple):
     def copy(self):
         """Return the mixture itself, whose arrays are never modified."""
         return self
-
-    def hidden(self, rows):
-        """Return sum_i c_i softplus(w_i'v) of each row."""
-        return rows.softplus(self.atoms) @ self.counts
 
     def penalties(self, alpha):
         """Return alpha / 2 ||w_i||² of each atom."""
@@ -74,51 +70,16 @@ def mixture_of(machine):
     return Mixture(tuple(np.column_stack([W, hidden])), counts, visible)
 
 
-class RoundingLoss(NamedTuple):
-    """How :meth:`FrankWolfeRBM.to_bernoulli_rbm` changes the distribution.
-
-    Attributes
-    ----------
-    bound : float
-        Largest change of any log-likelihood, in nats (Prop. 3.2 of Ping et al. 2016); NaN for
-        ``rounding="nearest"``, which has no such bound.
-    divergence : float
-        KL divergence of the rounded machine from the fitted one, in nats: exact with at most 20
-        visible units, otherwise estimated from the chains in ``starts_``.
-    """
-
-    bound: float
-    divergence: float
-
-
-def rounded(mixture, rounding="absorb"):
+def rounded(mixture):
     """Return a mixture with all multiplicities 1.
 
     A multiplicity c becomes floor(c) copies, and the fraction that remains becomes another atom
-    scaled by it, Eq. (12) of Ping et al. (2016), with "absorb"; with "nearest", c is rounded. None
-    raises ValueError if there is such a fraction.
+    scaled by it, Eq. (12) of Ping et al. (2016).
     """
-    if rounding not in (None, "absorb", "nearest"):
-        raise ValueError(f"rounding must be None, 'absorb' or 'nearest', got {rounding!r}")
     units, counts, bias = mixture
-    copies = np.round(counts) if rounding == "nearest" else np.floor(counts)
-    parts = np.zeros_like(counts) if rounding == "nearest" else counts - copies
-    if rounding is None and parts.any():
-        raise ValueError(
-            f"{np.count_nonzero(parts)} of {counts.size} units have fractional multiplicities; set "
-            "rounding='absorb' or 'nearest'"
-        )
     whole = [
         factor * atom
-        for atom, n, part in zip(units, copies, parts, strict=True)
-        for factor in [1.0] * int(n) + [part] * int(part > 0)
+        for atom, count in zip(units, counts, strict=True)
+        for factor in [1.0] * int(count) + [count % 1] * int(count % 1 > 0)
     ]
     return Mixture(tuple(whole), np.ones(len(whole)), bias)
-
-
-def rounding_loss(mixture, whole, rounding, rows):
-    """Return the :class:`RoundingLoss` of rounding, from rows distributed as the mixture."""
-    change = whole.hidden(rows) - mixture.hidden(rows)
-    part = mixture.counts % 1
-    bound = float("nan") if rounding == "nearest" else (1 - part)[part > 0].sum() * np.log(2)
-    return RoundingLoss(float(bound), rows.log_mean_exp(change) - float(rows.mean(change)))

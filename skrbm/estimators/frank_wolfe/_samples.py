@@ -5,11 +5,9 @@ mean of its softplus over the rows, with missing values distributed as the machi
 mean under the machine. So growth learns from completed rows, which it draws before each step.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import logsumexp, softmax
+from scipy.special import logsumexp
 
 from ...arrays import (
     cast,
@@ -19,7 +17,6 @@ from ...arrays import (
     log_sum_exp,
     matmul,
     namespace,
-    row_blocks,
     softplus,
     take_rows,
     to_numpy,
@@ -48,7 +45,6 @@ _WORTH_A_COPY = 2**20  # elements from which a sparse copy pays
 _UNITS_AT_ONCE = 64  # bounds the temporary array of shape (n_rows, n_units)
 _MIN_ESS = 0.5  # smallest effective fraction of the samples under importance weights
 _SWEEPS = 2  # at each temperature of an annealing
-_DRAWS = 1000  # from a machine whose configurations are enumerated
 
 
 class WeightedRows:
@@ -72,8 +68,10 @@ class WeightedRows:
                 X = sp.csr_array(X)
         self._X = X.astype(self.dtype, copy=False) if sp.issparse(X) else X
 
-    def dense(self, index):
-        """Return the rows at an index array, as a dense ndarray."""
+    def some(self, n, rng):
+        """Return up to n rows, drawn by their weights, a dense ndarray."""
+        p = self.weights / self.weights.sum()
+        index = np.sort(rng.choice(self.n, min(n, self.n), p=p))
         return to_numpy(dense_rows(self._X, from_numpy(index, self._X), self.dtype))
 
     def mean(self, values):
@@ -85,18 +83,7 @@ class WeightedRows:
         return float(logsumexp(values, b=self.weights))
 
     def softplus_moments(self, atoms):
-        """Return means of softplus(w'v) and of its derivative by w, for each atom.
-
-        Parameters
-        ----------
-        atoms : ndarray of shape (n_atoms, n_visible + 1)
-
-        Returns
-        -------
-        values : ndarray of shape (n_atoms,)
-        slopes : ndarray of shape (n_atoms, n_visible + 1)
-            Means of sigmoid(w'v) v.
-        """
+        """Return means of softplus(w'v), and of its derivative sigmoid(w'v) v, for each atom."""
         values, slopes = np.zeros(len(atoms)), np.zeros_like(atoms)
         for block, weights in self._blocks(self.weights):
             fields = _fields(block, atoms)
@@ -139,6 +126,11 @@ class WeightedRows:
             total = total + rows.astype(np.float64)
         return total - np.outer(means, means)
 
+    def log_likelihood(self, mixture, log_z):
+        """Return the mean log-likelihood of the rows."""
+        hidden = self.softplus_means(mixture.atoms) @ mixture.counts
+        return float(hidden + self.average() @ mixture.bias - log_z)
+
     def _blocks(self, column):
         """Yield (block of rows, its part of a column of numbers); sparse rows in one block."""
         n, is_sparse = self.n, sp.issparse(self._X)
@@ -162,115 +154,86 @@ class Data:
 
     Parameters
     ----------
-    X, weights, dtype
-        As of :class:`WeightedRows`, no two rows equal.
+    rows : Rows
+    means : ndarray of shape (n_visible,)
+        Means of columns without observed values.
+    seed : SeedSequence
+        Of likelihood estimates of rows with missing values, which use the same random numbers after
+        each step.
+    n_scored : int
+        Largest number of rows with missing values from which the likelihood is estimated.
 
     Attributes
     ----------
     rows : WeightedRows
+        The rows, with missing values as of the last completion, None before the first one.
     means : ndarray of shape (n_visible,)
-        Means of the columns.
-    values : ndarray of shape (n_units,)
-        Mean of softplus(w'v) for each unit of the machine.
+        Means of the columns, of those rows or else of the observed values.
     """
 
-    def __init__(self, X, weights=None, dtype=None):
-        self.rows = WeightedRows(X, weights, dtype)
-        self.means, self.values = self.rows.average(), np.zeros(0)
-
-    def begin(self, atoms):
-        """Compute the mean softplus of the first units."""
-        self.values = self.rows.softplus_means(atoms)
-
-    def complete(self, model, mixture):
-        """Draw missing values from the machine; return whether there are any."""
-        return False
-
-    def some(self, n, rng):
-        """Return up to n random rows, a dense ndarray."""
-        return self.rows.dense(np.sort(rng.permutation(self.rows.n)[:n]))
-
-    def update(self, new, kept):
-        """Append new units, and keep some of all."""
-        added = self.rows.softplus_means(np.array(new)) if new else ()
-        self.values = np.append(self.values, added)[kept]
-
-    def score(self, model, mixture, log_z):
-        """Return the mean log-likelihood."""
-        return float(self.means @ mixture.bias + self.values @ mixture.counts - log_z)
-
-
-class IncompleteData(Data):
-    """Data with NaN for missing values.
-
-    ``rows`` and ``values`` are those of the last completion, None before the first one. Until then,
-    ``means`` are those of the observed values.
-
-    Parameters
-    ----------
-    X, weights, dtype
-        As of :class:`Data`; weights and dtype are required.
-    means : ndarray of shape (n_visible,)
-        Means of columns without observed values.
-    seed : SeedSequence
-        Of likelihood estimates, which use the same random numbers after each step.
-    n_scored : int
-        Largest number of rows from which the likelihood is estimated.
-    """
-
-    def __init__(self, X, weights, dtype, means, seed, n_scored):
-        self.X, self.weights, self.dtype, self.seed = X, weights, dtype, seed
-        self.rows = self.values = None
-        self.scored, self.scored_weights = np.arange(len(weights)), weights
-        if len(weights) > n_scored:
-            drawn = np.random.default_rng(seed).choice(len(weights), n_scored, p=weights)
+    def __init__(self, rows, means, seed, n_scored):
+        self.X, self.dtype, self.has_missing = rows.X, rows.dtype, rows.has_missing
+        self.index, self.weights, self.seed = rows.index, rows.counts / rows.counts.sum(), seed
+        if not self.has_missing:
+            self.rows = WeightedRows(take_rows(self.X, self.index), self.weights, self.dtype)
+            self.means = self.rows.average()
+            return
+        own = to_numpy(rows.means).astype(np.float64)
+        self.rows, self.means = None, np.where(np.isnan(own), means, own)
+        self.scored, self.scored_weights = self.index, self.weights
+        if len(self.index) > n_scored:
+            drawn = np.random.default_rng(seed).choice(self.index, n_scored, p=self.weights)
             self.scored, counts = np.unique(drawn, return_counts=True)
             self.scored_weights = counts / n_scored
-        known = self._average(lambda X: X == X)
-        total = self._average(lambda X: split_missing(X)[0])
-        self.means = np.where(known > 0, total / np.maximum(known, 1e-300), means)
-
-    def _average(self, function):
-        return sum(w @ to_numpy(function(X)).astype(np.float64) for X, w in self.blocks())
-
-    def blocks(self):
-        """Yield blocks of rows with NaN for missing values, and their weights."""
-        parts = np.array_split(self.weights, range(_BLOCK_ROWS, len(self.weights), _BLOCK_ROWS))
-        return zip(row_blocks(self.X, _BLOCK_ROWS), parts, strict=True)
-
-    def begin(self, atoms):
-        """Do nothing: rows are completed before each step."""
 
     def complete(self, model, mixture):
-        self.rows = model.completed(mixture, self)
-        self.means, self.values = self.rows.average(), self.rows.softplus_means(mixture.atoms)
-        return True
+        """Draw missing values from the present machine, if there are any.
 
-    def some(self, n, rng):
-        p = self.rows.weights
-        return self.rows.dense(np.sort(rng.choice(self.rows.n, n, p=p / p.sum())))
+        Block Gibbs sampling starts at samples of the machine, so that rows with few observed values
+        occupy its modes by their weights. A row with missing values is repeated if its weight is
+        large or rows are few.
 
-    def update(self, new, kept):
-        """Do nothing: rows are completed before each step."""
+        With completed rows each step raises a lower bound of the likelihood of the observed values,
+        which has its value and its slope before the step (expectation-maximisation).
+        """
+        if not self.has_missing:
+            return
+        chains, rng = model.visible, model.rng
+        machine, n_chains, parts = machine_of(mixture, chains), chains.shape[0], []
+        incomplete = to_numpy(namespace(self.X).any(self.X != self.X, axis=1))[self.index]
+        n = max(len(self.index), n_chains)
+        repeats = np.rint(np.where(incomplete, n * self.weights, 1))
+        repeats = np.clip(repeats.astype(np.int64), 1, n_chains)
+        index = np.repeat(self.index, repeats)
+        for start in range(0, len(index), _BLOCK_ROWS):
+            rows = index[start : start + _BLOCK_ROWS]
+            X = cast(take_rows(self.X, rows), chains.dtype)
+            first = take_rows(chains, rng.integers(n_chains, len(rows)))
+            X, observed = split_missing(X, first)
+            if observed is not None:
+                X = completed(machine, X, observed, rng, model.sampler.n_steps)
+            parts.append(X)
+        weights = np.repeat(self.weights / repeats, repeats)
+        X = namespace(parts[0]).concat(parts, axis=0)
+        self.rows = WeightedRows(X, weights, self.dtype)
+        self.means = self.rows.average()
 
     def score(self, model, mixture, log_z):
-        """Return the mean log-likelihood of the observed values."""
-        return model.observed_log_weight(mixture, self) - log_z
-
-
-class Samples(NamedTuple):
-    """Two sets of samples of the machine, to fit units and biases and to evaluate them."""
-
-    training: WeightedRows
-    evaluation: WeightedRows
+        """Return the mean log-likelihood, of the observed values if some are missing."""
+        if not self.has_missing:
+            return self.rows.log_likelihood(mixture, log_z)
+        density = Density(machine_of(mixture, model.visible), model.visible)
+        X = cast(take_rows(self.X, self.scored), model.visible.dtype)
+        values = density.free_energy(X, self.seed, QUICK)
+        return -float(self.scored_weights @ to_numpy(values)) - log_z
 
 
 class SampledModel:
     """The machine's distribution by Markov chains, in two sets.
 
-    Units and biases are fitted to the training samples, and evaluated on the evaluation samples:
-    fitting d biases to n samples overstates the gain on those samples by up to d / (2n) nats per
-    refit.
+    Units and biases are fitted to the training samples, the first set, and evaluated on the
+    evaluation samples: fitting d biases to n samples overstates the gain on those samples by up to
+    d / (2n) nats per refit.
 
     Parameters
     ----------
@@ -286,10 +249,6 @@ class SampledModel:
 
     def __init__(self, sampler, n_chains, like, rng):
         self.sampler, self.n_chains, self.visible, self.rng = sampler, n_chains, like, rng
-
-    def get_state(self):
-        """Return the attributes that growth changes, a dict."""
-        return {"visible": self.visible, "rng": self.rng}
 
     def anneal(self, mixture, bias):
         """Draw both sets again, and return log Z.
@@ -309,9 +268,9 @@ class SampledModel:
         return float(independent_log_partition(base) + rise)
 
     def samples(self, mixture):
-        """Return both sets as they are."""
+        """Return both sets as they are, two WeightedRows."""
         n = self.n_chains
-        return Samples(WeightedRows(self.visible[:n, :]), WeightedRows(self.visible[n:, :]))
+        return WeightedRows(self.visible[:n, :]), WeightedRows(self.visible[n:, :])
 
     def sweep(self, mixture, n_sweeps=None):
         """Return both sets after more sweeps, by default as many as the sampler has."""
@@ -334,38 +293,7 @@ class SampledModel:
         both = [resampled(evaluation, weights, self.rng) for _ in range(2)]
         self.visible = xp.concat(both, axis=0)
 
-    def completed(self, mixture, data):
-        """Return the rows of IncompleteData with drawn missing values, a :class:`WeightedRows`.
-
-        Block Gibbs sampling starts at samples of the machine, so that rows with few observed values
-        occupy its modes by their weights. A row with missing values is repeated if its weight is
-        large or rows are few.
-        """
-        machine, n_chains = machine_of(mixture, self.visible), self.visible.shape[0]
-        blocks = (to_numpy(namespace(X).any(X != X, axis=1)) for X, _ in data.blocks())
-        has_missing, n = np.concatenate(list(blocks)), max(len(data.weights), n_chains)
-        counts = np.where(has_missing, np.rint(n * data.weights), 1).astype(np.int64)
-        counts = np.clip(counts, 1, n_chains)
-        index, parts = np.repeat(np.arange(len(counts)), counts), []
-        for start in range(0, len(index), _BLOCK_ROWS):
-            rows = index[start : start + _BLOCK_ROWS]
-            X = cast(take_rows(data.X, rows), self.visible.dtype)
-            chains = take_rows(self.visible, self.rng.integers(n_chains, len(rows)))
-            X, observed = split_missing(X, chains)
-            if observed is not None:
-                X = completed(machine, X, observed, self.rng, self.sampler.n_steps)
-            parts.append(X)
-        X = namespace(parts[0]).concat(parts, axis=0)
-        return WeightedRows(X, np.repeat(data.weights / counts, counts), data.dtype)
-
-    def observed_log_weight(self, mixture, data):
-        """Return the mean of log p(observed) + log Z of IncompleteData, estimated."""
-        density = Density(machine_of(mixture, self.visible), self.visible)
-        X = cast(take_rows(data.X, data.scored), self.visible.dtype)
-        values = density.free_energy(X, data.seed, QUICK)
-        return -float(data.scored_weights @ to_numpy(values))
-
-    def draws(self, mixture, bias, rng):
+    def draws(self, mixture, bias):
         """Return draws from a machine, one for each chain."""
         self.anneal(mixture, bias)
         return self.visible[: self.n_chains, :]
@@ -376,12 +304,10 @@ class ExactModel:
 
     is_exact, min_ess = True, 0.0
 
-    def __init__(self, n_visible, like):
+    def __init__(self, n_visible, n_draws, like, rng):
         rows = Bernoulli().configurations(n_visible, np.arange(2**n_visible))
         self.visible = cast(from_numpy(rows, like), like.dtype)
-
-    def get_state(self):
-        return {}
+        self.n_draws, self.rng = n_draws, rng
 
     def _log_weights(self, mixture):
         blocks = configurations(machine_of(mixture, self.visible), layers=[0])
@@ -395,7 +321,7 @@ class ExactModel:
         """Return the configurations with their probabilities, in place of both sets."""
         log_weights = self._log_weights(mixture)
         rows = WeightedRows(self.visible, np.exp(log_weights - log_sum_exp(log_weights)))
-        return Samples(rows, rows)
+        return rows, rows
 
     def sweep(self, mixture, n_sweeps=None):
         return self.samples(mixture)
@@ -403,37 +329,7 @@ class ExactModel:
     def resample(self, log_weights):
         """Do nothing: probabilities follow the machine."""
 
-    def completed(self, mixture, data):
-        """Return all configurations with their expected frequencies in IncompleteData."""
-        log_weights, weights = self._log_weights(mixture), np.zeros(self.visible.shape[0])
-        for weight, index in self._completions(data):
-            weights[index] += weight * softmax(log_weights[index])
-        return WeightedRows(self.visible, weights, data.dtype)
-
-    def observed_log_weight(self, mixture, data):
-        log_weights = self._log_weights(mixture)
-        return float(sum(w * logsumexp(log_weights[i]) for w, i in self._completions(data)))
-
-    def _completions(self, data):
-        """Yield the weight of each row, and the indices of the configurations that agree with it.
-
-        The indices are those of ``Bernoulli().configurations``.
-        """
-        for X, weights in data.blocks():
-            X = to_numpy(X)
-            if ((X != 0) & (X != 1) & (X == X)).any():
-                raise ValueError(
-                    "inference='exact' with missing values needs observed values of 0 and 1; use "
-                    "inference='gibbs'"
-                )
-            powers = 2 ** np.arange(X.shape[1])
-            for row, weight in zip(X, weights, strict=True):
-                index = np.array([powers[row == 1].sum()])
-                for power in powers[np.isnan(row)]:
-                    index = np.concatenate([index, index + power])
-                yield weight, index
-
-    def draws(self, mixture, bias, rng):
-        p = self.samples(mixture).training.weights
-        index = from_numpy(rng.choice(p.size, _DRAWS, p=p / p.sum()), self.visible)
-        return namespace(self.visible).take(self.visible, index, axis=0)
+    def draws(self, mixture, bias):
+        ends = np.cumsum(self.samples(mixture)[0].weights)
+        index = np.searchsorted(ends, ends[-1] * to_numpy(self.rng.uniform((self.n_draws,))))
+        return namespace(self.visible).take(self.visible, from_numpy(index, self.visible), axis=0)
