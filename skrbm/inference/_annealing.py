@@ -21,18 +21,10 @@ _MOST_STEPS = 1000  # of adaptive temperatures; the second half is longer where 
 
 
 class Annealed(NamedTuple):
-    """Result of :func:`anneal`.
+    """Result of :func:`anneal`."""
 
-    Attributes
-    ----------
-    layers : tuple of arrays of shape (n_chains, n_units[l])
-        Where the chains end. Only the even layers are draws at the last temperature.
-    log_weights : array of shape (n_chains,), float64
-        Log importance weights, which are equal in groups that were resampled at the last step.
-    """
-
-    layers: tuple
-    log_weights: Any
+    layers: tuple  # where the chains end; only the even ones are draws at the last temperature
+    log_weights: Any  # float64, equal in groups that were resampled at the last step
 
 
 def anneal(

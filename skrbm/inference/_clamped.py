@@ -39,11 +39,7 @@ def with_rows(X, index, rows):
 
 
 def completed(machine, X, observed, rng, n_steps, sampler=_GIBBS):
-    """Return X with draws given the observed values in place of the others.
-
-    The chains of a sampler, which is block Gibbs sampling or tempering, start at X and make
-    ``n_steps`` steps.
-    """
+    """Return X with draws given the observed values in place of the others, by chains from X."""
     _, holes = rows_with_holes(observed)
     if not len(holes) or not n_steps:
         return X

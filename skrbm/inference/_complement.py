@@ -13,11 +13,7 @@ _TRIANGULAR = {
 
 
 def complement_factors(K):
-    """Factor I - K K' of matrices with fewer rows than columns, and return parts of its inverse.
-
-    Parameters
-    ----------
-    K : array of shape (n_matrices, n, m)
+    """Factor I - K K' of matrices of shape (n_matrices, n, m); return parts of the inverse.
 
     Returns
     -------

@@ -39,24 +39,12 @@ def cosine(step, n_steps):
 
 
 class Walk(NamedTuple):
-    """State of a Langevin sampler.
-
-    Attributes
-    ----------
-    layers : tuple of arrays
-        The values of each layer.
-    given : Theta
-        Parameters of the hidden layer given the visible values.
-    centre : array of shape (n_rows, n_visible)
-        Where the drift points.
-    energy : array of shape (n_rows,), float64
-        Marginal energy up to a constant; None until a step needs it.
-    """
+    """State of a Langevin sampler."""
 
     layers: tuple
-    given: Any
-    centre: Any
-    energy: Any = None
+    given: Any  # parameters of the hidden layer given the visible values
+    centre: Any  # where the drift points, (n_rows, n_visible)
+    energy: Any = None  # marginal energy up to a constant, float64; None until a step needs it
 
 
 @dataclass(frozen=True)

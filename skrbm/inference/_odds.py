@@ -104,15 +104,8 @@ class Odds:
     """The weights of a machine as odds, and the arithmetic of their messages.
 
     Messages have shape (..., n_hidden, n_visible), beliefs, in log-odds and float64, (..., n_units)
-    and fields (n_units,) or (..., n_units).
-
-    Parameters
-    ----------
-    W : array of shape (n_hidden, n_visible)
-        None may be larger than LARGEST_WEIGHT.
-    product : {"sum", "max", "mixed"}
-    largest : float
-        The largest size of a weight.
+    and fields (n_units,) or (..., n_units). ``largest`` is the size of the largest weight, which is
+    not larger than LARGEST_WEIGHT.
     """
 
     def __init__(self, W, product, largest):

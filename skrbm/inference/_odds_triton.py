@@ -215,21 +215,9 @@ def started(visible, hidden, means):
 
 
 def swept(odds, state, b, c, n_sweeps, tol, damping):
-    """Return the state after some sweeps, in which instances rest once they have converged.
+    """Return state, n_iter and residual after sweeps, in which converged instances rest.
 
-    Parameters
-    ----------
-    odds : Odds
-    state : Messages
-        With both layers in one array, of :func:`started` or of this function; it is written over.
-    b, c : arrays of shape (n, n_units), float64
-    n_sweeps : int
-    tol, damping : float
-
-    Returns
-    -------
-    state : Messages
-    n_iter, residual : arrays of shape (n,), float64
+    The state has both layers in one array, as that of :func:`started`; it is written over.
     """
     is_new, E = state.odds is None, odds.E.contiguous()
     beliefs, means, b, c = (x.contiguous() for x in (*state.beliefs, *state.means, b, c))
@@ -275,13 +263,7 @@ def _n_parts(R, n_rows, n_warps):
 def pairs(odds, R, beliefs):
     """Return the sum over instances of E[h v] in sum-product, of shape (n_hidden, n_visible).
 
-    Parameters
-    ----------
-    odds : Odds
-    R : array of shape (n, n_hidden, n_visible)
-        Messages to the visible units.
-    beliefs : array of shape (n, n_visible + n_hidden), float64
-        Of the visible units, then of the hidden ones.
+    By messages R to the visible units, and beliefs of the visible and hidden units in one array.
     """
     (n, n_hidden, n_visible), E = R.shape, odds.E.contiguous()
     tiles = _n_of(n_hidden, _PAIRS[0]), _n_of(n_visible, _PAIRS[1])

@@ -263,16 +263,9 @@ def _expand(machine):
     In terms of their means, what two units send each other is a series in powers of their weight,
     which TAP ends after the second. If the third order changes little, all later ones change less.
 
-    Returns
-    -------
-    state : Magnetizations
-        After the third order.
-    beliefs : tuple of arrays
-    residual : ndarray of shape (n_rows,)
-        The largest of the three numbers of :class:`Propagated`: the mean over all units hides what
-        a few large weights do.
-    start : tuple
-        As of :class:`_Fields`: there, or at the fields where TAP has not converged.
+    Returns the state after the third order, the beliefs, the largest of the three numbers of
+    :class:`Propagated` (the mean over all units hides what a few large weights do), and where
+    messages start: there, or at the fields where TAP has not converged.
     """
     xp, units = namespace(machine.weights[0]), machine.units
     first = solve(_TAP, machine, _TAP.state_at(machine, sigmoid(machine.thetas[0].field)))
@@ -435,22 +428,9 @@ def sum_classes(method, machine, *, log_partition=False, pairs=False):
     """Sum, or maximise, over the classes of one label and the hidden units, exactly.
 
     Each row is p(k, h) ∝ exp(h' W[:, k] + b[k] + c' h). Given the class k the binary hidden units
-    are independent: the graph is a star, and no iteration is needed.
-
-    Parameters
-    ----------
-    method : BeliefPropagation
-        Only its ``product`` is used.
-    machine : Machine
-        With fields for each row.
-    log_partition, pairs : bool, default=False
-        As in :func:`~skrbm.inference.propagate`.
-
-    Returns
-    -------
-    Propagated
-        ``visible`` is the logarithm of the probability of each class ("sum" and "mixed"), or
-        of the largest weight with that class ("max").
+    are independent: the graph is a star, and no iteration is needed. Only ``product`` of the method
+    is used. ``visible`` of the result is the logarithm of the probability of each class ("sum" and
+    "mixed"), or of the largest weight with that class ("max").
     """
     n, W = machine.thetas[0].field.shape[0], machine.weights[0]
     xp, values, label = namespace(W), PRODUCTS[method.product].hidden, Categorical()

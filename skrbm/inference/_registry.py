@@ -42,20 +42,11 @@ def method_names(*kinds):
 
 
 def resolve(method, *kinds, argument="inference", own=None, **params):
-    """Return the inference method behind a name, or the object that is given.
+    """Return the inference method of one of some classes behind a name, or the object given.
 
-    Parameters
-    ----------
-    method : str or InferenceMethod
-        An object is returned as it is, but with Python's numbers.
-    *kinds : type
-        Classes that are allowed.
-    argument : str, default="inference"
-        Name of the caller's argument, for the error.
-    own : dict, default=None
-        Further names of the caller; None stays None.
-    **params
-        Hyper-parameters of a method that is given by name; those it does not have are ignored.
+    An object is returned as it is, but with Python's numbers. ``argument`` is the name of the
+    caller's argument, for the error, and ``own`` has further names, of which None stays None.
+    ``params`` are hyper-parameters of a method that is given by name; others are ignored.
     """
     if isinstance(method, kinds):
         return plain(method)

@@ -167,20 +167,10 @@ def _by_blocks(draw, rows, width):
 
 
 def metropolis(log_ratio, rng):
-    """Accept or reject proposals by the rule of Metropolis and Hastings.
+    """Accept or reject proposals by the rule of Metropolis and Hastings; no if a ratio is NaN.
 
-    Parameters
-    ----------
-    log_ratio : array of shape (n_rows,), float64
-        Log of p(new) q(old | new) / (p(old) q(new | old)).
-    rng : Rng
-
-    Returns
-    -------
-    accepted : array of shape (n_rows,), bool
-        False where ``log_ratio`` is NaN.
-    rate : array of shape (n_rows,)
-        Probability of acceptance, min(1, ratio).
+    ``log_ratio`` is the log of p(new) q(old | new) / (p(old) q(new | old)) in each row. Returns
+    whether each is accepted, and the probability of it.
     """
     xp = namespace(log_ratio)
     rate = xp.exp(xp.clip(log_ratio, None, 0.0))

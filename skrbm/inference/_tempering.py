@@ -22,21 +22,11 @@ RARE_EXCHANGES = 0.1  # acceptance of neighbours below which a ladder lacks rung
 
 
 class Replicas(NamedTuple):
-    """State of :class:`Tempering`.
+    """State of :class:`Tempering`."""
 
-    Attributes
-    ----------
-    layers : tuple of arrays of shape (n_chains, n_units[l])
-        Values of the machine itself, the last rung.
-    below : tuple of arrays of shape (n_chains, n_visible)
-        Visible values of the rungs below.
-    turn : {0, 1}
-        Which neighbours exchange next.
-    """
-
-    layers: tuple
-    below: tuple
-    turn: int = 0
+    layers: tuple  # values of the machine itself, the last rung
+    below: tuple  # visible values of the rungs below
+    turn: int = 0  # which neighbours exchange next
 
 
 class Exchanges(NamedTuple):
@@ -267,28 +257,15 @@ def _variance(influence):
 
 
 def bennett(below, above):
-    """Return log Z1 - log Z0 of two machines by Bennett's acceptance ratio (Bennett 1976).
+    """Return log Z1 - log Z0 of two machines by Bennett's ratio (J. Comput. Phys. 22, 1976).
 
     It is the number c at which sum sigmoid(g - c) over samples of the first machine is
-    sum sigmoid(c - g) over as many samples of the second, where g are the gains.
+    sum sigmoid(c - g) over as many samples of the second. The gains g are log weights of the second
+    machine minus those of the first, at samples of the first one (``below``) and of the second,
+    arrays of shape (n_steps, n_chains).
 
-    Parameters
-    ----------
-    below, above : ndarray of shape (n_steps, n_chains)
-        log weights of the second machine minus those of the first, at samples of the first and of
-        the second one.
-
-    Returns
-    -------
-    ratio : float
-    influence : ndarray of shape (n_chains,)
-        What each chain adds to ``ratio``, to first order. If chains are independent, the sum of
-        squares is its variance.
-
-    References
-    ----------
-    Bennett, C. H. (1976). Efficient estimation of free energy differences from Monte Carlo data.
-    Journal of Computational Physics 22.
+    Returns c and what each chain adds to it, to first order: if chains are independent, the sum of
+    squares is its variance.
     """
 
     def excess(c):
