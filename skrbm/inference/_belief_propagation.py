@@ -22,7 +22,7 @@ from ..machine import Block, Moments
 from ._fixed_point import FixedPoint
 from ._held import Held
 from ._needs import Needs
-from ._odds import LARGEST_WEIGHT, PRODUCTS, Odds
+from ._odds import BLOCK, LARGEST_WEIGHT, PRODUCTS, Odds
 
 _FARTHEST = 16.0  # log-odds at which a start puts a unit that is 0 or 1
 _HELD = 500.0  # log-odds of a unit that is clamped at 1
@@ -178,17 +178,17 @@ def fields_of(machine):
 
 
 def _sweep_rows(odds, R, visible, b, c):
-    """Sweep row by row in threads, in copies of the messages."""
-    R, visible = R.copy(), visible.copy()
+    """Sweep in copies of the messages, in as many rows at a time as stay in cache."""
+    R, visible, hidden = R.copy(), visible.copy(), np.empty(R.shape[:2])
     b, c = (np.broadcast_to(field, (len(R), field.shape[-1])) for field in (b, c))
-    hidden = np.empty(c.shape)
+    size = max(1, BLOCK // (R.shape[1] * R.shape[2]))
 
     def sweep(part):
-        scratch = odds.scratch(1)
-        for i in range(len(R))[part]:
-            row = slice(i, i + 1)
-            visible[row], hidden[row] = odds.sweep_in_place(
-                R[row], visible[row], b[row], c[row], 0, scratch
+        scratch = odds.scratch(min(size, len(R)))
+        for start in range(part.start, part.stop, size):
+            rows = slice(start, min(start + size, part.stop))
+            visible[rows], hidden[rows] = odds.sweep_in_place(
+                R[rows], visible[rows], b[rows], c[rows], 0, scratch
             )
 
     share(sweep, split(len(R), _WORK * R.size))
