@@ -94,22 +94,6 @@ def test_few_temperatures_are_unbiased_in_z_too(kinds, run, monkeypatch):
     assert estimate.ess < 9_990  # weights differ
 
 
-@pytest.mark.parametrize("kinds", [PAIRS[0], DEEP[1]])
-def test_scale_is_a_factor_on_the_weights(kinds):
-    machine = make(kinds, scale=0.5)
-    halved = replace(with_strength(machine, 0.5), scale=1.0)
-    scaled = forward(machine, BASES[0], n_chains=50)
-    assert_allclose(scaled, forward(halved, BASES[0], n_chains=50), rtol=1e-10)
-
-
-def test_standard_error_is_the_spread_of_the_estimates():
-    """The ratio has a relative deviation of 1/sqrt(2 * 39) = 0.11: five of them are allowed."""
-    machine = make(PAIRS[0])
-    estimates = [forward(machine, BASES[0], seed, n_chains=100, schedule=400) for seed in range(40)]
-    spread = np.std([estimate.value for estimate in estimates], ddof=1)
-    assert 0.45 < spread / np.mean([estimate.std for estimate in estimates]) < 1.55
-
-
 def test_a_mode_that_is_far_from_the_own_units_counts():
     """Bits are mostly 0, as without couplings, or mostly 1, which has 39 % of the mass.
 

@@ -1,7 +1,5 @@
 """The contract of a fixed point, checked for every method that is listed, against enumeration."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from _exact import Exact
@@ -183,18 +181,6 @@ def leaves(state):
     found = []
     map_rows(found.append, state)
     return found
-
-
-@few_cases
-def test_scale_is_a_factor_on_the_weights(name, shape):
-    method = FIXED_POINTS[name]
-    machine = make(shape, 5, scale=0.5)
-    halved = replace(with_strength(machine, 0.5), scale=1.0)
-    state, same = fixed_point(method, machine), fixed_point(method, halved)
-    for a, b in zip(state.means, same.means, strict=True):
-        assert_allclose(a, b, rtol=1e-10)
-    value = method.log_partition(halved, same)
-    assert_allclose(method.log_partition(machine, state), value, rtol=1e-12)
 
 
 @few_cases

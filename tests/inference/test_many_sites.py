@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose
 from skrbm.arrays import make_rng
 from skrbm.evaluation import AIS, SMC, log_partition, solutions
 from skrbm.inference import Gibbs, NaiveMeanField, sample
-from skrbm.learning import ChainPhase
 from skrbm.machine import Machine
 from skrbm.units import UNITS, Categorical, Theta
 
@@ -40,21 +39,6 @@ def test_log_partition_by_sampling(method):
     found = log_partition(machine, method, random_state=0)
     assert abs(found.value - Exact(machine).log_z) < 5 * found.std + 1e-6
     assert found.std < 0.2
-
-
-@pytest.mark.parametrize("start", ["persistent", "data"])
-def test_moments_of_chains(start):
-    """Those of 20 000 chains after 20 sweeps: five standard errors are at most 0.02."""
-    machine, n = make(strength=0.5), 20_000
-    exact, rng = Exact(machine), make_rng(0, machine.weights[0])
-    X = exact_chains(exact, n).layers[0]
-    phase = ChainPhase(Gibbs(20), start)
-    state = phase.init(machine, rng, n, X)
-    _, _, model = phase.phases(machine, state, X, rng)
-    for l, unit in enumerate(machine.units):
-        assert_allclose(model.statistics(unit, l).field, exact.mean(l), atol=0.02)
-    pair = model.add_pair(machine, 0, np.zeros_like(machine.weights[0]), 1.0)
-    assert_allclose(pair, exact.pair(0), atol=0.02)
 
 
 def test_naive_mean_field_is_a_lower_bound_and_stationary():
