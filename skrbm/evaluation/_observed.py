@@ -244,7 +244,7 @@ def _chains(machine, base, X, observed, rng, n_chains, n_temperatures):
     known = xp.where(observed, X, xp.zeros_like(X))
     hidden = machine.units[1].tilt(machine.thetas[1], input_field(machine, 1, (known, None)))
     first = replace(target, thetas=(base, hidden, *machine.thetas[2:]), scale=0.0)
-    start = Gibbs().init(first, rng, len(every), X).layers
+    start = Gibbs().init(first, rng, len(every)).layers
     betas = np.linspace(0, 1, n_temperatures + 1)
     log_weights = anneal(target, first, betas, start, rng).log_weights
     for unit, theta in zip(first.units, first.thetas, strict=True):

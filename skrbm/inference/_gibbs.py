@@ -54,7 +54,7 @@ class Gibbs(Sampler):
     def search(self, machine, rng):
         """Return the last visible values of a new chain for each row of the machine's fields."""
         n_rows = machine.thetas[0].field.shape[0]
-        state = self.init(machine, rng, n_rows, machine.weights[0])
+        state = self.init(machine, rng, n_rows)
         return last_visible(self, machine, state, rng, self.n_steps)
 
     def contrast(self, machine, X, rng):

@@ -183,7 +183,7 @@ class AIS(_Annealing):
         for start, stream in zip(starts, rng.spawn(len(starts)), strict=True):
             rows = slice(start, min(start + _BLOCK, n))
             if samples is None:
-                layers = Gibbs().init(base, stream, rows.stop - start, machine.weights[0]).layers
+                layers = Gibbs().init(base, stream, rows.stop - start).layers
             else:
                 layers = [take_rows(layer, rows) for layer in samples]
             log_weights.append(to_numpy(anneal(machine, base, betas, layers, stream).log_weights))
@@ -279,7 +279,7 @@ class SMC(_Annealing):
         """Return log Z by each of the runs, forward or in reverse from samples, (n_runs,)."""
         n, start = self.n_runs * self.n_chains, samples
         if samples is None:
-            start = Gibbs().init(base, rng, n, machine.weights[0]).layers
+            start = Gibbs().init(base, rng, n).layers
         options = {"resample": resample, "n_groups": self.n_runs}
         _, ends = anneal(machine, base, betas, start, rng, **options)
         runs = namespace(ends).reshape(ends, (self.n_runs, self.n_chains))

@@ -80,7 +80,7 @@ class Sampler(InferenceMethod):
         """Return the sampler for a machine whose visible units are clamped where ``observed``."""
         return self
 
-    def init(self, machine, rng, n, X):
+    def init(self, machine, rng, n):
         """Return ``n`` chains that start at independent draws of the visible units."""
         return self.state_at(machine, draw_visible(machine, rng, n), rng)
 

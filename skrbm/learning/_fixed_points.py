@@ -75,7 +75,7 @@ class RandomStarts(DataStarts):
     """Start at draws from independent visible units."""
 
     def next(self, machine, state, X, rng):
-        return Gibbs().init(machine, rng, state.carry.shape[0], X).layers[0]
+        return Gibbs().init(machine, rng, state.carry.shape[0]).layers[0]
 
 
 class ChainStarts(DataStarts):

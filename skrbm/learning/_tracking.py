@@ -198,7 +198,7 @@ class LogPartitionTracker:
         """Return log Z by chains from independent units, None if that would cost too much."""
         base, n = uncoupled(machine, self.base(machine)), _RUNS * _CHAINS
         self._machine = base
-        self._layers = Gibbs().init(base, self.rng, n, machine.weights[0]).layers
+        self._layers = Gibbs().init(base, self.rng, n).layers
         self._log_weights, self._log_z0 = 0.0, independent_log_partition(base)
         self._missed = 0.0
         steps = SmallSteps((budget - self._scouting(_FIRST_SWEEPS)) / self._following)

@@ -124,7 +124,7 @@ def test_start_draws_hidden_units_given_the_visible_values(name, kinds):
 @each(FEW)
 def test_init_draws_visible_units_without_couplings(name, kinds):
     machine = make(kinds)
-    state = SAMPLERS[name].init(machine, make_rng(4, machine.weights[0]), 20_000, np.zeros((2, 3)))
+    state = SAMPLERS[name].init(machine, make_rng(4, machine.weights[0]), 20_000)
     free = Exact(make(kinds, scale=0.0))
     error = np.sqrt(free.variance(0) / 20_000)
     assert (np.abs(state.layers[0].mean(axis=0) - free.mean(0)) < 5 * error).all()

@@ -265,7 +265,7 @@ def test_ladder_of_a_machine():
     method = Tempering(ladder)
     found = method.log_partition(machine, rng_of(machine, 1))
     assert abs(found.value - Exact(machine).log_z) < 8 * found.std
-    state = method.init(machine, rng_of(machine), 50, machine.weights[0])
+    state = method.init(machine, rng_of(machine), 50)
     _, seen = method.diagnose(machine, state, rng_of(machine, 2), 100)
     assert (seen.acceptance > 0.2).all()
     assert (seen.acceptance[:-1] < 0.6).all()  # the last rung may be near
@@ -300,7 +300,7 @@ def test_neighbours_that_are_far_apart_get_rungs_between_them(seed, of_chains):
     machine = mirrored(seed)
     ladder = ladder_of(machine, rng_of(machine, of_chains), n_samples=4)
     method = Tempering(ladder)
-    state = method.init(machine, rng_of(machine), 100, machine.weights[0])
+    state = method.init(machine, rng_of(machine), 100)
     state, _ = method.diagnose(machine, state, rng_of(machine), 50)
     assert method.diagnose(machine, state, rng_of(machine), 50)[1].acceptance.min() > 0.1
     assert len(ladder_of(machine, rng_of(machine), n_samples=4, max_rungs=3)) == 3
@@ -417,7 +417,7 @@ def test_ladders_that_cannot_be_built(model, options, error, message):
 def test_dtype_of_an_estimators_machine_is_kept():
     machine = random_machine(("gaussian", "bernoulli"), (3, 3), 0, dtype=np.float32)
     ladder = ladder_of(SimpleNamespace(machine_=machine), 0, n_samples=20)
-    state = Tempering(ladder).init(machine, rng_of(machine), 4, machine.weights[0])
+    state = Tempering(ladder).init(machine, rng_of(machine), 4)
     state, _ = Tempering(ladder).step(machine, state, rng_of(machine))
     for rows in (*ladder.samples, *state.layers, *state.below):
         assert rows.dtype == np.float32

@@ -171,7 +171,7 @@ def test_learning_by_persistent_chains_finds_the_distribution():
         machine, thetas=(machine.units[0].initial_theta(Columns(data)), machine.thetas[1])
     )
     independent = replace(machine, scale=0.0)
-    sampler, state = Gibbs(), Gibbs().init(machine, rng, 500, data)
+    sampler, state = Gibbs(), Gibbs().init(machine, rng, 500)
     for step in range(1500):
         state, _ = sampler.step(machine, state, rng)
         slope = data_moments(machine, X, frequencies) - data_moments(machine, state.layers[0])

@@ -307,7 +307,7 @@ def test_samples_have_the_moments_of_the_mixture():
     """Each z-value is normal; |z| > 6 has p = 2e-9, and there are 14 of them: p < 1e-7."""
     machine, n = machine_of(), 20_000
     mixture = Mixture(machine)
-    state = Gibbs().init(machine, make_rng(0, machine.weights[0]), n, machine.weights[0])
+    state = Gibbs().init(machine, make_rng(0, machine.weights[0]), n)
     for _ in range(20):
         state, _ = Gibbs().step(machine, state, make_rng(_, machine.weights[0]))
     X = state.layers[0]

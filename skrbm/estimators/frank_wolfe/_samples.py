@@ -259,7 +259,7 @@ class SampledModel:
         machine = machine_of(mixture, self.visible)
         start = cast(from_numpy(bias, self.visible), self.visible.dtype)
         base, rng, n = uncoupled(machine, Theta(start)), self.rng, 2 * self.n_chains
-        chains = Gibbs().init(base, rng, n, self.visible)
+        chains = Gibbs().init(base, rng, n)
         betas = by_effective_part(n_sweeps=_SWEEPS)
         found = anneal(machine, base, betas, chains.layers, rng, resample=1.0)
         order = rng.permutation(n)  # resampling puts copies side by side; mix them over both sets
