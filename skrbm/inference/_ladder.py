@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from .._checks import check_count, check_number
+from .._checks import check_count
 from ..arrays import cast, last_rows, make_rng, namespace, to_numpy
 from ..machine import Machine, check_has_integral, in_double, interpolate, log_ratio, uncoupled
 from ._annealing import anneal, own_bases, resampled
@@ -23,7 +23,8 @@ from ._log_partition import LogPartition, independent_log_partition, mean_of_wei
 from ._sampler import draw_visible, last_visible, metropolis
 
 # Building a ladder.
-_MOST_CHAINS = 200  # chains that are annealed
+_MOST_CHAINS, _MOST_RUNGS = 200, 100  # chains that are annealed, and rungs
+_ACCEPTANCE = 0.4  # of exchanges between neighbours that is aimed at
 _SPACING = 5  # sweeps between two samples of a chain
 _SWEEPS = 10  # sweeps of annealing from one rung to the next
 _SMALLEST = 1e-3  # distance of two rungs in inverse temperature
@@ -226,17 +227,15 @@ def exchanged_and_swept(machines, rows, turn, rng):
     return tuple(swept), exchanges
 
 
-def ladder_of(
-    machine, rng, *, visible=None, n_samples=200, acceptance=0.4, max_rungs=100, n_sweeps=100
-) -> Ladder:
+def ladder_of(machine, rng, *, visible=None, n_samples=200, n_sweeps=100) -> Ladder:
     """Build a ladder for a machine by annealing.
 
-    Chains are annealed from independent units to the machine. Each rung is placed where exchanges
-    with the rung below should be accepted as often as wanted. Then all rungs are sampled together.
-    A rung is inserted between neighbours that exchange less than half as often as wanted, and all
-    are sampled again. If annealing starts from several kinds of independent units, the ladder with
-    the most rungs is taken of those whose estimates of log Z are among the largest: a smaller one
-    has missed a mode, and so may a short ladder have.
+    Chains are annealed from independent units to the machine. Each rung is placed where 40 % of the
+    exchanges with the rung below should be accepted. Then all rungs are sampled together. A rung is
+    inserted between neighbours that exchange less than half as often, and all are sampled again. Of
+    more than 100 rungs, the last are farther apart. If annealing starts from several kinds of
+    independent units, the ladder with the most rungs is taken of those whose estimates of log Z are
+    among the largest: a smaller one has missed a mode, and so may a short ladder have.
 
     Parameters
     ----------
@@ -248,10 +247,6 @@ def ladder_of(
         and, if units are bounded, those of units that know no data.
     n_samples : int, default=200
         Samples of each rung. More than 200 are 200 chains at several times.
-    acceptance : float, default=0.4
-        Rate of exchanges between neighbours that is aimed at.
-    max_rungs : int, default=100
-        Largest number of rungs. If it is reached, the last rungs are farther apart.
     n_sweeps : int, default=100
         Sweeps of all rungs in the end, and again after new rungs.
 
@@ -265,8 +260,6 @@ def ladder_of(
         If its distribution cannot be normalized.
     """
     check_count("n_samples", n_samples, 2)
-    check_number("acceptance", acceptance, above=0, below=1)
-    check_count("max_rungs", max_rungs, 2)
     check_count("n_sweeps", n_sweeps, 0)
     found = getattr(machine, "machine_", machine)
     if not isinstance(found, Machine):
@@ -283,14 +276,14 @@ def ladder_of(
         )
     rng = rng if hasattr(rng, "signed") else make_rng(rng, machine.weights[0])
     n, bases = min(n_samples, _MOST_CHAINS), own_bases(machine, visible)
-    trials = [_climbed(machine, base, rng, n, acceptance, max_rungs) for base in bases]
+    trials = [_climbed(machine, base, rng, n) for base in bases]
     machines, rows = _chosen(trials)
     rows, rates = _mixed(machines, rows, n_sweeps, rng)
     for _ in range(_ROUNDS):
-        apart = rates < _CLOSE * acceptance
-        if not apart.any() or len(machines) >= max_rungs:
+        apart = rates < _CLOSE * _ACCEPTANCE
+        if not apart.any() or len(machines) >= _MOST_RUNGS:
             break
-        for k in np.flatnonzero(apart)[: max_rungs - len(machines)][::-1].tolist():
+        for k in np.flatnonzero(apart)[: _MOST_RUNGS - len(machines)][::-1].tolist():
             machines.insert(k + 1, interpolate(machines[k], machines[k + 1], 0.5))
             rows = (*rows[: k + 1], rows[k], *rows[k + 1 :])
         rows, rates = _mixed(machines, rows, n_sweeps, rng)
@@ -303,7 +296,7 @@ def ladder_of(
     return Ladder(tuple(machines), tuple(samples))
 
 
-def _climbed(machine, visible, rng, n_samples, acceptance, max_rungs):
+def _climbed(machine, visible, rng, n_samples):
     """Return machines from independent units on, samples of each, and an estimate of log Z."""
     base, beta = uncoupled(machine, visible), 0.0
     rows = draw_visible(base, rng, n_samples)
@@ -311,13 +304,13 @@ def _climbed(machine, visible, rng, n_samples, acceptance, max_rungs):
 
     def excess(now):
         if now == beta:
-            return 1.0 - acceptance
+            return 1.0 - _ACCEPTANCE
         there = machine if now == 1.0 else interpolate(base, machine, now)
-        return predicted_rate(to_numpy(gains_of(machines[-1], there, rows))) - acceptance
+        return predicted_rate(to_numpy(gains_of(machines[-1], there, rows))) - _ACCEPTANCE
 
     while beta < 1:
         now = 1.0
-        if len(machines) + 1 < max_rungs and excess(1.0) < 0:
+        if len(machines) + 1 < _MOST_RUNGS and excess(1.0) < 0:
             found = brentq(excess, beta, 1.0, xtol=_SMALLEST, rtol=_PRECISION)
             now = min(1.0, max(found, beta + _SMALLEST))
         betas = np.linspace(beta, now, _SWEEPS + 1)
