@@ -257,7 +257,7 @@ def temperatures(name, given, least):
 
     ``least`` is the smallest number that may be given, for 2 temperatures.
     """
-    if isinstance(given, Integral) and given >= least:
+    if isinstance(given, Integral) and given is not True and given >= least:
         return np.linspace(0, 1, given + 2 - least)
     try:
         betas = np.asarray(given, dtype=np.float64)

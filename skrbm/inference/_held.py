@@ -36,6 +36,17 @@ def _as_unit(name):
     return method
 
 
+def _with_known_moments(name):
+    """Return a method that is that of the unit inside, but for known means and no variance."""
+
+    def method(self, theta):
+        mean, *others = getattr(self.unit, name)(theta)
+        others = (self._where(0 * self.known, part) for part in others)
+        return self._where(self.known, mean), *others
+
+    return method
+
+
 @dataclass(frozen=True, eq=False)
 class Held(Unit):
     """Units of which each row has some at known values, where they have no variance.
@@ -85,10 +96,6 @@ class Held(Unit):
             observed, value = observed[:, None, :], value[:, None, :]
         return namespace(free).where(observed, value, free)
 
-    def _where_free(self, parts):
-        """Return arrays with 0 where units are observed; a tuple."""
-        return tuple(self._where(0 * self.known, part) for part in parts)
-
     def log_partition(self, theta):
         """Return log Z of each site; of one that is known, the logarithm of its weight."""
         free, x, observed = self.unit.log_partition(theta), self.known, self.observed
@@ -113,20 +120,12 @@ class Held(Unit):
     def mean(self, theta):
         return self._where(self.known, self.unit.mean(theta))
 
-    def mean_variance(self, theta):
-        mean, variance = self.unit.mean_variance(theta)
-        return self._where(self.known, mean), *self._where_free([variance])
-
-    def moments(self, theta):
-        mean, variance = self.unit.moments(theta)
-        return self._where(self.known, mean), *self._where_free([variance])
-
-    def central_moments(self, theta):
-        mean, *others = self.unit.central_moments(theta)
-        return self._where(self.known, mean), *self._where_free(others)
+    mean_variance = _with_known_moments("mean_variance")
+    moments = _with_known_moments("moments")
+    central_moments = _with_known_moments("central_moments")
 
     def cumulants(self, mean):
-        return self._where_free(self.unit.cumulants(mean))
+        return tuple(self._where(0 * self.known, part) for part in self.unit.cumulants(mean))
 
     def further(self, theta):
         known = [part for part in self.unit.statistics(self.known)[2:] if part is not None]
