@@ -400,24 +400,23 @@ def _columns(given):
 
 @cache
 def _layout(parts):
-    counted = [isinstance(columns, Integral) for _, columns in parts]
-    if all(counted):
-        ends = np.cumsum([n for _, n in parts]).tolist()
-        places = tuple(slice(end - n, end) for end, (_, n) in zip(ends, parts, strict=True))
-        columns = tuple(tuple(range(place.start, place.stop)) for place in places)
-        return _Layout(ends[-1], columns, places, None)
-    columns = tuple(
-        () if is_count else own for is_count, (_, own) in zip(counted, parts, strict=True)
-    )
+    columns = [own for _, own in parts]
+    if all(isinstance(own, Integral) for own in columns):
+        ends = np.cumsum(columns).tolist()
+        columns = [range(end - n, end) for end, n in zip(ends, columns, strict=True)]
+    elif any(isinstance(own, Integral) or not own for own in columns):
+        columns = [()]
     every = np.concatenate([np.array(own, dtype=int) for own in columns])
-    if any(counted) or not all(columns) or sorted(every) != list(range(len(every))):
+    if not len(every) or sorted(every) != list(range(len(every))):
         raise ValueError(
             "parts must all have a number of columns, or all a list of the columns, in which each "
             f"number from 0 on is once, got {[own for _, own in parts]}"
         )
     if (np.diff(every) == 1).all():
-        return _layout(tuple((unit, len(own)) for unit, own in parts))
-    return _Layout(len(every), columns, tuple(map(np.array, columns)), np.argsort(every))
+        places, order = [slice(own[0], own[-1] + 1) for own in columns], None
+    else:
+        places, order = map(np.array, columns), np.argsort(every)
+    return _Layout(len(every), tuple(map(tuple, columns)), tuple(places), order)
 
 
 @cache
