@@ -87,20 +87,34 @@ def has_missing(X: Array) -> bool:
         return not is_finite(X) and bool(namespace(X).any(X != X))
 
 
+def column_ends(X: Array) -> tuple[Array, Array]:
+    """Return the smallest and the largest value of each column, float64.
+
+    NaN does not count; of a column of nothing else they are infinite.
+    """
+    if sp.issparse(X):
+        X = X.astype(np.float64)
+        least, most = X.nanmin(axis=0).toarray().ravel(), X.nanmax(axis=0).toarray().ravel()
+        return np.where(least == least, least, np.inf), np.where(most == most, most, -np.inf)
+    xp, ends = namespace(X), []
+    if xp.isdtype(X.dtype, "bool"):  # not every library compares booleans
+        X = cast(X, xp.uint8)
+    for function, end in ((xp.min, xp.inf), (xp.max, -xp.inf)):
+        found = cast(function(X, axis=0), xp.float64)
+        if not is_finite(found):
+            wide = cast(X, xp.float64)
+            found = function(xp.where(wide == wide, wide, end * xp.ones_like(wide)), axis=0)
+        ends.append(found)
+    return ends[0], ends[1]
+
+
 def value_range(X: Array) -> tuple[float, float]:
     """Return the smallest and the largest value of a dense or sparse X, apart from NaN."""
-    values = X.data if sp.issparse(X) else X
-    if sp.issparse(X) and values.shape[0] < X.shape[0] * X.shape[1]:
-        values = np.append(values, values.dtype.type(0))
-    xp = namespace(values)
-    if xp.isdtype(values.dtype, "bool"):  # not every library compares booleans
-        values = cast(values, xp.uint8)
-    least, most = float(xp.min(values)), float(xp.max(values))
-    if least == least and most == most:
-        return least, most
-    missing, infinite = values != values, xp.inf * xp.ones_like(values)
-    least, most = (xp.where(missing, end, values) for end in (infinite, -infinite))
-    return float(xp.min(least)), float(xp.max(most))
+    if sp.issparse(X):
+        zero = [X.dtype.type(0)] if X.data.shape[0] < X.shape[0] * X.shape[1] else []
+        X = np.append(X.data, zero)[:, None]
+    least, most = column_ends(X)
+    return float(namespace(least).min(least)), float(namespace(most).max(most))
 
 
 def take_columns(X: Array, columns: Any) -> Array:

@@ -7,8 +7,17 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ._columns import dense, has_missing, nonzero, row_blocks, take_columns, take_rows, value_range
-from ._namespace import cast, from_numpy, is_finite, namespace, to_numpy
+from ._columns import (
+    column_ends,
+    dense,
+    has_missing,
+    nonzero,
+    row_blocks,
+    take_columns,
+    take_rows,
+    value_range,
+)
+from ._namespace import cast, from_numpy, namespace, to_numpy
 from ._types import Array
 
 _BLOCK_ELEMENTS = 2**16  # of dense rows that are summed together, 512 KiB in float64
@@ -148,27 +157,6 @@ def _wide(rows: Array) -> Array:
     return cast(dense(rows), namespace(rows).float64)
 
 
-def _column_ends(X: Array) -> tuple[Array, Array]:
-    """Return the smallest and the largest value of each column, float64.
-
-    NaN does not count; of a column of nothing else they are infinite.
-    """
-    if sp.issparse(X):
-        X = X.astype(np.float64)
-        least, most = X.nanmin(axis=0).toarray().ravel(), X.nanmax(axis=0).toarray().ravel()
-        return np.where(least == least, least, np.inf), np.where(most == most, most, -np.inf)
-    xp, ends = namespace(X), []
-    if xp.isdtype(X.dtype, "bool"):  # not every library compares booleans
-        X = cast(X, xp.uint8)
-    for function, end in ((xp.min, xp.inf), (xp.max, -xp.inf)):
-        found = cast(function(X, axis=0), xp.float64)
-        if not is_finite(found):
-            wide = cast(X, xp.float64)
-            found = function(xp.where(wide == wide, wide, end * xp.ones_like(wide)), axis=0)
-        ends.append(found)
-    return ends[0], ends[1]
-
-
 class ColumnSummary:
     """The columns of data that are read once, in blocks of rows that are added one after another.
 
@@ -194,7 +182,7 @@ class ColumnSummary:
 
     def add(self, X: Array, values: Array | None = None) -> None:
         """Add the rows of X, or what stands for them in all but the range: ``values``."""
-        xp, ends = namespace(X), _column_ends(X)
+        xp, ends = namespace(X), column_ends(X)
         last = ends if self._ends is None else self._ends
         self._ends = xp.minimum(last[0], ends[0]), xp.maximum(last[1], ends[1])
         values = X if values is None else values
