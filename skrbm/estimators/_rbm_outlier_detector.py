@@ -29,10 +29,8 @@ class RBMOutlierDetector(OutlierMixin, BaseEstimator):
     ----------
     estimator : density estimator or None, default=None
         An estimator with the method ``score_samples``, such as :class:`RBM` or :class:`TabularRBM`.
-        None is ``RBM(64)`` if all columns are binary numbers,
-        ``RBM(64, visible="gaussian")`` for other arrays of numbers, and
-        ``TabularRBM(64, covariance="full")`` for DataFrames, text, and arrays with some binary or
-        constant columns.
+        None is ``RBM(8)`` if all columns are binary numbers, and else
+        ``TabularRBM(8, covariance="full")``: few hidden units do not learn the outliers.
     contamination : float in (0, 0.5], default=0.1
         Share of the training rows that are outliers.
     random_state : int, RandomState instance or None, default=None
@@ -106,7 +104,9 @@ class RBMOutlierDetector(OutlierMixin, BaseEstimator):
             empty = np.flatnonzero(missing.all(axis=0)).tolist()
             raise ValueError(f"X has no observed value in columns {empty}")
         seed = int(check_random_state(self.random_state).randint(2**31))
-        density = fitted_density(self, as_table(X), columns, seed)
+        # With few units, it learns what most rows have in common, but not the outliers among them.
+        options = {"n_components": 8, "is_table": True}
+        density = fitted_density(self, as_table(X), columns, seed, **options)
         offset = float(np.quantile(density.score_samples(as_table(X)), self.contamination))
         self.estimator_, self.offset_ = density, offset
         return self

@@ -7,11 +7,10 @@ from ..inputs import columns_of, is_frame, missing_values
 from ._rbm import RBM
 from ._tabular_rbm import TabularRBM
 
-# Of default machines; on real columns further steps hardly change what is imputed.
-_N_COMPONENTS, _N_STEPS, _FEWEST_PASSES = 64, 500, 20
+_N_STEPS, _FEWEST_PASSES = 500, 20  # of defaults; further steps hardly change what is imputed
 
 
-def fitted_density(wrapper, X, columns, random_state):
+def fitted_density(wrapper, X, columns, random_state, **options):
     """Return a copy of the estimator of a wrapper, or the default one, fitted to a table.
 
     Parameters
@@ -24,24 +23,26 @@ def fitted_density(wrapper, X, columns, random_state):
         The columns of X.
     random_state : int
         Of the fit, if ``estimator`` has no own one.
+    **options
+        Of :func:`default_density`.
     """
     density = wrapper.estimator
-    density = default_density(X, columns) if density is None else clone(density)
+    density = default_density(X, columns, **options) if density is None else clone(density)
     if density.get_params().get("random_state", 0) is None:
         density.set_params(random_state=random_state)
     return density.fit(X)
 
 
-def default_density(X, columns):
-    """Return a machine with the units that the columns of X need."""
+def default_density(X, columns, n_components=64, is_table=False):
+    """Return a machine with the units that the columns of X need; ``is_table`` of real ones too."""
     n_batches = max(3, -(-len(columns[0]) // 100))
-    common = {"n_components": _N_COMPONENTS, "n_iter": max(_FEWEST_PASSES, _N_STEPS // n_batches)}
+    common = {"n_components": n_components, "n_iter": max(_FEWEST_PASSES, _N_STEPS // n_batches)}
     names = list(X.columns) if is_frame(X) else range(len(columns))
     bits = [name for name, column in zip(names, columns, strict=True) if _has_bits(column)]
     if len(bits) == len(columns):
         return RBM(**common)
-    is_array = not is_frame(X) and all(column.dtype.kind in "buif" for column in columns)
-    if is_array and not bits and all(_varies(column) for column in columns):
+    is_table = is_table or is_frame(X) or any(c.dtype.kind not in "buif" for c in columns)
+    if not (is_table or bits) and all(_varies(column) for column in columns):
         return RBM(visible="gaussian", **common)
     return TabularRBM(kinds=dict.fromkeys(bits, "binary"), covariance="full", **common)
 
