@@ -135,13 +135,13 @@ def test_the_time_of_a_machine_is_that_of_its_transition_matrix():
     step = (weights / weights.sum(axis=0)).T @ (weights / weights.sum(axis=1)[:, None])
     p = weights.sum(axis=0) / weights.sum()
     f = free_energy(machine, V)
+    d = diagnose(machine, n_chains=200, n_steps=2000, random_state=0)
     for values, k in ((f, 0), (V.sum(axis=1), 1)):
         deviation, rho, moved = values - p @ values, [], values - p @ values
         for _ in range(300):
             rho.append(p @ (deviation * moved))
             moved = step @ moved
         truth = 2 * np.sum(rho) / rho[0] - 1
-        d = diagnose(machine, n_chains=200, n_steps=2000, random_state=0)
         assert abs(d.time[k] - truth) < 5 * d.time_std[k]
 
 
