@@ -34,8 +34,8 @@ from ..inputs import (
     rows_with_weight,
 )
 from ..learning import (
+    CHAINS,
     NATURAL,
-    ChainPhase,
     EarlyStopping,
     FixedPointPhase,
     LikelihoodMonitor,
@@ -123,11 +123,12 @@ class BaseRBM(DensityModel):
         else:
             is_single = ranks().size == 1
             default = start if is_single and not method.has_rungs else "persistent"
-            phase = ChainPhase(method, method.start or default)
+            phase = CHAINS[method.start or default](method)
+            may_not_mix = default == "persistent" and not method.has_rungs
             has_bits = self._units()[0].reach < inf  # others learn little by the steps of weights
             may_restart = restarts and is_single and method.start is None and is_automatic(self)
-            if may_restart and has_bits and phase.may_not_mix:
-                fallback = replace(phase, start="weighted")
+            if may_restart and has_bits and may_not_mix:
+                fallback = CHAINS["weighted"](method)
         if "parameters" not in options:
             own = self._training.parts.parameters if hasattr(self, "_training") else NATURAL
             options["parameters"] = own if rows is None else parameters_of_rows(rows, optimizer)
@@ -352,12 +353,11 @@ class BaseRBM(DensityModel):
         phase, n, width = recipe.phase, int(self.batch_size), machine.n_units[0]
         least = recipe.rows_of_state(n, max(rows.total, fewest), width, rows.part)
         most = recipe.rows_of_state(n, inf, width, rows.part)
-        same_noise = phase.has_noise_of(before.phase)
-        serves = same_noise and phase.kind == before.phase.kind
+        serves = phase.kind == before.phase.kind
         if ranks().any(not (serves and least <= self.starts_.shape[0] <= most)):
             training.phase_state = phase.init(machine, training.rng, least, self.starts_)
         velocity = training.optimizer_state
-        if velocity is None or not (same_noise and recipe.optimizer.kind == before.optimizer.kind):
+        if velocity is None or recipe.optimizer.kind != before.optimizer.kind:
             velocity = recipe.optimizer.init(recipe.parameters.of(machine))
         else:  # written in place in training, and perhaps a memory map
             velocity = map_rows(copied, velocity)

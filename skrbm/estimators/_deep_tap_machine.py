@@ -15,7 +15,7 @@ from ..evaluation._deep import hidden_means
 from ..exceptions import DataRangeWarning, DivergenceError
 from ..inference import completed
 from ..inputs import LAYER_ATTRIBUTES, check_rows, check_scale_known, layers_from
-from ..learning import DeepPhase, FixedPointPhase
+from ..learning import DeepPhase
 from ..machine import Machine, condition, turned_over
 from ._base import BaseRBM
 from ._encoded import by_blocks, visible_rows
@@ -185,7 +185,7 @@ class DeepTAPMachine(BaseRBM):
         method.check_marginals()
         # All layers learn together, and only machines with one hidden layer can be centred.
         optimizer = replace(optimizer_of(self), centered=False, average=False)
-        return Recipe(DeepPhase(FixedPointPhase(method, method.start or "data")), optimizer)
+        return Recipe(DeepPhase(method, method.start or "data"), optimizer)
 
     def _density(self, machine, state, recipe):
         starts = recipe.phase.visible(state)

@@ -1,7 +1,6 @@
 """Machine with Gaussian visible and binary hidden units, trained with chains from noise."""
 
 import math
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +12,7 @@ from ..arrays import cast, dense, like, make_rng, namespace, one_blas_thread, ta
 from ..evaluation import Density
 from ..inference import SAMPLERS, Sampler, Tempering, resolve, sample
 from ..inputs import Coordinates
-from ..learning import GRADIENTS, ChainPhase, Noise
+from ..learning import CHAINS, GRADIENTS, Noise
 from ..units import Bernoulli, Gaussian
 from ._base import BaseRBM
 from ._encoded import decoded, rows_to_start
@@ -188,7 +187,7 @@ class GaussianBernoulliRBM(BaseRBM):
         start = "persistent" if sampler.has_rungs else sampler.start or "noise"
         noise = Noise(coordinates.inward(mean), scale / coordinates.divisor)
         return Recipe(
-            ChainPhase(sampler, start, self.gradient, noise),
+            CHAINS[start](sampler, self.gradient, noise),
             optimizer_of(self),
             MeanVariance(),
             coordinates,
@@ -311,7 +310,7 @@ class GaussianBernoulliRBM(BaseRBM):
         check_is_fitted(self, "components_")
         check_count("n_samples", n_samples, 1)
         recipe = self._recipe()
-        n_steps = recipe.phase.n_steps if n_steps is None else n_steps
+        n_steps = recipe.phase.sampler.n_steps if n_steps is None else n_steps
         check_count("n_steps", n_steps, 0)
         if given is not None:
             options = {"n_steps": n_steps, "random_state": random_state}
@@ -353,8 +352,7 @@ class GaussianBernoulliRBM(BaseRBM):
             sampler = Tempering().on(machine, rng, coordinates.ladder_inward(ladder))
         sampler.check(machine)
         if rows is None:
-            phase = replace(phase, sampler=replace(phase.sampler, n_steps=n_steps, burn_in=None))
-            chains = phase.started(machine, sampler, noise, rng)
+            chains = phase.chains_at(machine, sampler, noise, n_steps, rng)
         else:
             chains = sampler.state_at(machine, rows, rng)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..arrays import cast, from_numpy, inverse_factor, is_finite, namespace
 from ..inputs import Coordinates, machine_from, varies
-from ..learning import NATURAL, ModelPhase, StandardParameters, WhitenedParameters
+from ..learning import NATURAL, ModelPhase, StandardParameters
 
 _HIDDEN_PART = 0.375  # larger ones cost likelihood where rows are few
 _VISIBLE_PART = 0.1  # larger ones take visible units of few columns far from the data
@@ -70,7 +70,7 @@ class Recipe:
 
 
 def parameters_of_rows(rows, optimizer):
-    """Return what is learnt, in which numbers are standardised or whitened.
+    """Return what is learnt, in which numbers are standardised, or whitened.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def parameters_of_rows(rows, optimizer):
         raise ValueError(f"the first parameters overflow {rows.dtype}; scale X")
     has_precision = from_numpy(has_precision, mean)
     columns = unit.joint_columns(n_visible)
-    return WhitenedParameters(coordinates, has_precision, root=root, columns=columns)
+    return StandardParameters(coordinates, has_precision, root=root, columns=columns)
 
 
 def layer_sizes(n_components):

@@ -16,7 +16,7 @@ from ..evaluation._lengths import length_partitions
 from ..exceptions import LikelihoodWarning
 from ..inference import Gibbs, draw_visible, last_visible, method_names, resolve
 from ..inputs import check_rows, machine_from
-from ..learning import ChainPhase, CountParameters
+from ..learning import CHAINS, CountParameters
 from ..machine import conditional, in_double, precise_free_energy
 from ..units import Bernoulli, Multinomial
 from ._base import BaseRBM
@@ -150,7 +150,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
             )
         if optimizer.makes_zeros:
             raise ValueError(f"weights of counts have no zeros: set penalty='l2' in {optimizer}")
-        phase = ChainPhase(sampler, sampler.start or "persistent")
+        phase = CHAINS[sampler.start or "persistent"](sampler)
         return Recipe(phase, optimizer, CountParameters())
 
     # ------------------------------------------------------------------- the fitted machine

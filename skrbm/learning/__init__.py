@@ -1,12 +1,20 @@
 """Training: model phases, optimizers, step length, early stopping and the loop over epochs."""
 
 from ._average import Average
-from ._chains import CHAINS, GRADIENTS, N_SWEEPS, ChainPhase, remaining
-from ._deep import DeepPhase
+from ._chains import (
+    GRADIENTS,
+    N_SWEEPS,
+    AnnealedPhase,
+    ChainPhase,
+    DataPhase,
+    Noise,
+    NoisePhase,
+    remaining,
+)
 from ._early_stopping import EarlyStopping
-from ._fixed_points import STARTS, FixedPointPhase
+from ._fixed_points import STARTS, DeepPhase, FixedPointPhase
 from ._labels import LabelColumns
-from ._learner import CORRELATED, BatchLearner, MomentLearner, Training, check_integral
+from ._learner import CORRELATED, BatchLearner, MomentLearner, check_integral
 from ._length import StepLength
 from ._likelihood import LikelihoodMonitor
 from ._loop import Monitor, NoTask, Trainer, recorder
@@ -28,12 +36,16 @@ from ._parameters import (
     MachineGradient,
     NaturalParameters,
     StandardParameters,
-    WhitenedParameters,
     ZeroSumParameters,
 )
 from ._penalties import PENALTIES
-from ._progress import Progress
 from ._seen import SeenPhase
-from ._starts import Noise
+from ._tempered import TemperedPhase
 from ._together import machine_of_first
 from ._tracking import LogPartitionTracker, SmallSteps
+from ._training import Progress, Training
+from ._weighted import WeightedPhase
+
+_PHASES = ChainPhase, DataPhase, NoisePhase, AnnealedPhase, TemperedPhase, WeightedPhase
+CHAINS = {phase.start: phase for phase in _PHASES}
+"""Model phases by Markov chains, by the name of where these start."""

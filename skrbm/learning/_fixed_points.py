@@ -6,106 +6,76 @@ Which solutions are found depends on where they are looked for. The paper starts
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ..arrays import cast, like, namespace, number, number_of, take_rows
+from ..arrays import cast, namespace, number, number_of, take_rows
 from ..inference import (
     FixedPoint,
     Gibbs,
     Solution,
     clamped,
+    given_visible,
     map_rows,
     rows_with_holes,
     solve,
     with_rows,
+    with_visible,
 )
 from ..machine import data_moments, in_double, may_lack_integral
 from ._chains import ChainPhase
 from ._length import StepLength
 from ._model_phase import ModelPhase
+from ._tempered import TemperedPhase
+
+# Largest divergence of a joint step of several layers, and its largest length, in those of one:
+# joint steps start far from where layers that were trained one by one are good together.
+_DEEP = 4.0
 
 
 class Started(NamedTuple):
-    """State in learning: what the starts carry from batch to batch, and the last solution."""
+    """State in learning.
 
-    carry: Any
-    solution: Solution | None
-
-
-class DataStarts:
-    """Start at the last K rows of data (Alg. 2 of Tramel et al. 2018).
-
-    Attributes
-    ----------
-    chains : ModelPhase
-        Of the chains whose states are the starts, and whose state is then carried from batch to
-        batch. Without chains it is one that does nothing.
+    ``carry`` is the state of the starts, ``solution`` the last solution, and ``known`` has whether
+    each row of the data phase has converged, of a deep machine.
     """
 
-    chains = ModelPhase()
+    carry: Any
+    solution: Solution | None = None
+    known: Any = None
+
+
+class DataStarts(ModelPhase):
+    """Start at the last K rows of data (Alg. 2 of Tramel et al. 2018), which are the state."""
 
     def init(self, machine, rng, n, X):
-        """Return what is carried to the first batch, with ``n`` rows."""
         # Rows are repeated if there are fewer than K; they are replaced batch by batch.
         return namespace(X).concat([X] * -(-n // X.shape[0]), axis=0)[:n, :]
 
-    def next(self, machine, state, X, rng):
-        """Return what is carried on, whose visible values are the next starts."""
-        n = state.carry.shape[0]
-        return namespace(X).concat([X, state.carry], axis=0)[:n, :]
+    def advance(self, machine, state, X, rng):
+        return namespace(X).concat([X, state], axis=0)[: state.shape[0], :]
 
-    def visible(self, carry):
-        """Return the visible values of what is carried."""
-        return carry
-
-    def kept(self, state):
-        """Return what is carried to a later fit."""
-        return state.carry
+    def visible(self, state):
+        return state
 
 
 class PersistentStarts(DataStarts):
     """Start at the last solutions; at data the first time."""
 
-    def next(self, machine, state, X, rng):
-        return self.kept(state)
-
-    def kept(self, state):
-        return state.carry if state.solution is None else state.solution.state.means[0]
+    def advance(self, machine, state, X, rng):
+        return state
 
 
 class RandomStarts(DataStarts):
     """Start at draws from independent visible units."""
 
-    def next(self, machine, state, X, rng):
-        return Gibbs().init(machine, rng, state.carry.shape[0]).layers[0]
-
-
-class ChainStarts(DataStarts):
-    """Start at the states of Gibbs chains, which find modes away from the data.
-
-    Parameters
-    ----------
-    start : str
-        As of :class:`ChainPhase`.
-    """
-
-    def __init__(self, start):
-        self.chains = ChainPhase(Gibbs(), start)
-
-    def init(self, machine, rng, n, X):
-        return self.chains.init(machine, rng, n, X)
-
-    def next(self, machine, state, X, rng):
-        return self.chains.advance(machine, state.carry, X, rng)
-
-    def visible(self, carry):
-        return self.chains.visible(carry)
+    def advance(self, machine, state, X, rng):
+        return Gibbs().init(machine, rng, state.shape[0]).layers[0]
 
 
 STARTS = {
     "data": DataStarts(),
     "persistent": PersistentStarts(),
     "random": RandomStarts(),
-    "chains": ChainStarts("persistent"),
-    "tempered": ChainStarts("tempered"),
+    "chains": ChainPhase(Gibbs()),
+    "tempered": TemperedPhase(Gibbs()),
 }
 """Where fixed points start in learning, by name."""
 
@@ -140,11 +110,7 @@ class FixedPointPhase(ModelPhase):
 
     @property
     def for_ranks(self):
-        return self._starts.chains.for_ranks
-
-    @property
-    def one_hidden_layer(self):
-        return self._starts.chains.one_hidden_layer
+        return self._starts.for_ranks
 
     def step_length(self, machine):
         rule = StepLength.of_solutions(machine.units, machine.n_units[0])
@@ -152,55 +118,43 @@ class FixedPointPhase(ModelPhase):
 
     def init(self, machine, rng, n, X):
         self.fixed_point.check(machine)
-        return Started(self._starts.init(machine, rng, n, X), None)
-
-    def reviewed(self, machine, state, rng):
-        return state._replace(carry=self._starts.chains.reviewed(machine, state.carry, rng))
+        return Started(self._starts.init(machine, rng, n, X))
 
     def advance(self, machine, state, X, rng):
-        carry = self._starts.next(machine, state, X, rng)
+        carry = self._starts.advance(machine, state.carry, X, rng)
         first = self.fixed_point.state_at(machine, self._starts.visible(carry))
-        return Started(carry, solve(self.fixed_point, machine, first))
+        solution = solve(self.fixed_point, machine, first)
+        return Started(solution.state.means[0] if self.start == "persistent" else carry, solution)
+
+    def known(self, machine, X):
+        """Return the moments of complete rows, and whether each has converged."""
+        return data_moments(machine, X), None
+
+    def phases(self, machine, state, X, rng):
+        data, converged = self.known(machine, X)
+        state = self.advance(machine, state, X, rng)._replace(known=converged)
+        return state, data, self.moments(machine, state)
 
     def incomplete_phases(self, machine, state, X, observed, rng):
         """Return the phases of a batch, of which rows with missing entries are solved as well.
 
-        Their moments are those of the machine with the observed units held at their values.
-        """
-        full, X, data, _ = self.held(machine, X, observed)
-        if len(full):
-            known = take_rows(X, full)
-            weights = namespace(X).full(len(full), 1.0 / X.shape[0], **like(X))
-            data = data_moments(machine, known, weights) + data
-        state = self.advance(machine, state, X, rng)
-        return state, data, self.moments(machine, state)
-
-    def held(self, machine, X, observed):
-        """Solve the rows of a batch that have missing entries.
-
-        Parameters
-        ----------
-        machine : Machine
-        X : array of shape (n_rows, n_visible)
-        observed : array of shape (n_rows, n_visible), bool
-
-        Returns
-        -------
-        full : ndarray of int
-            The other rows.
-        X : array of shape (n_rows, n_visible)
-            With the expected values of what is missing.
-        moments : Moments
-            Of the rows that are solved, each with the weight 1 / n_rows.
-        solution : Solution
+        Their moments are those of the machine with the observed units held at their values, and
+        the starts have the expected values of what is missing.
         """
         full, holes = rows_with_holes(observed)
-        rows, start = take_rows(X, holes), self.fixed_point.state_at(machine, take_rows(X, holes))
-        machine = clamped(machine, rows, take_rows(observed, holes))
-        solution = solve(self.fixed_point, machine, start)
-        data = self.fixed_point.moments(machine, solution.state)
+        rows = take_rows(X, holes)
+        held = clamped(machine, rows, take_rows(observed, holes))
+        solution = solve(self.fixed_point, held, self.fixed_point.state_at(machine, rows))
+        data = self.fixed_point.moments(held, solution.state)
         data = data.scaled(len(holes) / X.shape[0])
-        return full, with_rows(X, holes, solution.state.means[0]), data, solution
+        filled, converged = with_rows(X, holes, solution.state.means[0]), solution.converged
+        if len(full):
+            known, others = self.known(machine, take_rows(X, full))
+            data = known.scaled(len(full) / X.shape[0]) + data
+            if others is not None:
+                converged = namespace(others).concat([others, converged], axis=0)
+        state = self.advance(machine, state, filled, rng)._replace(known=converged)
+        return state, data, self.moments(machine, state)
 
     def moments(self, machine, state):
         return self.fixed_point.moments(machine, state.solution.state)
@@ -209,7 +163,7 @@ class FixedPointPhase(ModelPhase):
         return self._starts.visible(state.carry)
 
     def kept(self, state):
-        return Started(self._starts.kept(state), None)
+        return Started(state.carry)
 
     def log_partition(self, machine, state):
         precise = in_double(machine)
@@ -218,7 +172,7 @@ class FixedPointPhase(ModelPhase):
         return float(namespace(values).mean(values))
 
     def ladder(self, machine, state):
-        return self._starts.chains.ladder(machine, state.carry)
+        return self._starts.ladder(machine, state.carry)
 
     def report(self, state):
         solution = state.solution
@@ -228,5 +182,53 @@ class FixedPointPhase(ModelPhase):
         return {
             "n_unconverged": number_of(~solution.converged),
             "n_sweeps": number(xp.mean(cast(solution.n_iter, xp.float64))),
-            **self._starts.chains.report(state.carry),
+            **self._starts.report(state.carry),
         }
+
+
+@dataclass(frozen=True)
+class DeepPhase(FixedPointPhase):
+    """Learning of a deep machine, where the data phase too is a fixed point.
+
+    The equations of the model phase serve for the hidden layers given the data as well (Alg. 4 of
+    Tramel et al. 2018).
+
+    Parameters
+    ----------
+    fixed_point : FixedPoint
+    start : {"data", "persistent", "random", "chains"}, default="data"
+        As in :class:`FixedPointPhase`.
+    """
+
+    def __post_init__(self):
+        if self._starts.one_hidden_layer:
+            raise ValueError(
+                f"a deep machine does not learn with start={self.start!r}, which needs free "
+                'energies of one hidden layer; use start="chains"'
+            )
+
+    def _solved(self, machine, X):
+        """Return the hidden layers given rows, the method for them, and its solution."""
+        hidden, method, start = given_visible(machine, X, self.fixed_point)
+        return hidden, method, solve(method, hidden, start)
+
+    def known(self, machine, X):
+        hidden, method, solution = self._solved(machine, X)
+        return with_visible(method.moments(hidden, solution.state), X), solution.converged
+
+    def step_length(self, machine):
+        rule = super().step_length(machine)
+        return replace(rule, divergence=_DEEP * rule.divergence, cap=_DEEP * rule.cap)
+
+    def free_energy(self, machine, X):
+        """Return the free energies with the hidden layers at the solutions of the equations."""
+        machine = in_double(machine)
+        X = cast(X, machine.dtype)
+        hidden, method, solution = self._solved(machine, X)
+        own = machine.units[0].log_weight(machine.thetas[0], X)
+        return -own - method.log_partition(hidden, solution.state)
+
+    def report(self, state):
+        if state.known is None:
+            return {}
+        return super().report(state) | {"n_unconverged_data": number_of(~state.known)}

@@ -1,11 +1,10 @@
 """The length of a step: how far the distribution may move."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from .._checks import check_number
 from .._ranks import ranks
 from ..arrays import namespace, number
 
@@ -70,11 +69,6 @@ class StepLength:
     cap: float = 1.0
     every: int = 5
 
-    def __post_init__(self):
-        check_number("divergence", self.divergence, above=0)
-        if not self.cap > 0:
-            raise ValueError(f"cap must be above 0, got {self.cap!r}")
-
     @classmethod
     def of_chains(cls, units, n_columns):
         """Return the rule for learning from Markov chains."""
@@ -98,10 +92,6 @@ class StepLength:
         scale = max(map(bit_length, pairwise(units)))
         # Without a cap for bits nothing would limit steps where nearly all columns are constant.
         return cls(column * n_columns, _CAP_OF_SOLUTIONS * scale if scale < math.inf else 1.0)
-
-    def limited(self, cap):
-        """Return the rule with a cap that is no larger than this."""
-        return replace(self, cap=min(self.cap, cap))
 
     def init(self):
         """Return the state before the first step."""

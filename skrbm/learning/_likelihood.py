@@ -20,8 +20,7 @@ _ROWS = 1000  # training rows whose likelihood is measured
 _FEWER_ROWS = 256  # of these, where values of the rows are kept at once
 _BLOCK_ELEMENTS = 2**16  # of rows that are measured together, where batches are small
 _SHARE = 0.1  # of the cost of learning that estimates of log Z may have
-_FREE = 2**28  # multiplications that they may always have in a fit: some 50 ms,
-_FREE_ROWS = 20_000  # unless that is the cost of learning from more rows than these
+_FREE = 2**28  # multiplications that they may always have in a fit: some 50 ms
 _LAST = 2**34  # multiplications of the estimate at the end of a fit without one: some seconds
 _MOST_UNITS = 2**14  # of a layer, whose chains take little memory; early stopping needs these
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
@@ -151,7 +150,7 @@ class LikelihoodMonitor(Monitor):
             return None
         if self.budget is None:
             n_weights = sum(math.prod(W.shape) for W in density.machine.weights)
-            self.budget = min(_FREE / n_weights, _FREE_ROWS)
+            self.budget = _FREE / n_weights
         self.budget += _SHARE * self.n_rows
         rows_cost = _FREE_ENERGY * len(self.train)
         found = None

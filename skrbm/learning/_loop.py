@@ -1,7 +1,6 @@
 """The loop over epochs: callbacks, the history, and what is kept when it ends."""
 
 import copy
-import itertools
 import time
 import warnings
 from dataclasses import dataclass, field, replace
@@ -14,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._ranks import ranks
 from ..exceptions import DivergenceError
-from ._progress import Progress
 from ._together import row_of_ranks
+from ._training import Progress
 
 
 class Monitor:
@@ -220,48 +219,36 @@ class Trainer:
 
     def run(self, training):
         """Train the machine of a :class:`Training`."""
-        begin = 0
+        epoch = 0
         if self.progress is not None:
-            training.rng, begin = self.progress.training.rng, self.progress.n_epochs
+            training.rng, epoch = self.progress.training.rng, self.progress.n_epochs
             self.monitor.set_state(self.progress.monitor)
         with ranks().interruptible():
             kept = first = training.published(), training.phase_state
             training.machine = training.machine.copy()  # which is written in place
-            attributes = self._callback_attributes(kept, training, begin)
-            self.context.call_on_fit_task_begin(**self.data, reconstruction_attributes=attributes)
+            shown = self._shown(kept, training, epoch)
+            self.context.call_on_fit_task_begin(**self.data, reconstruction_attributes=shown)
             try:
-                for epoch in itertools.takewhile(self._is_before_end, itertools.count(begin)):
+                while self._is_before_end(epoch):
                     task = self.context.subcontext(task_name=self.task)
                     task.call_on_fit_task_begin(**self.data)
-                    progress = self._progress(training, epoch)
-                    rate = None if self.rate is None else self.rate(progress)
-                    row, clock = (
-                        {} if rate is None else {"learning_rate": rate},
-                        time.perf_counter(),
-                    )
                     try:
-                        report = self.learner.epoch(training, progress, rate)
+                        row, found = self._epoch(training, epoch)
                     except DivergenceError as error:
                         if self.learner.length is None:
                             raise
                         warnings.warn(str(error), ConvergenceWarning, stacklevel=8)
                         self.ended = "diverged"
                         break
-                    row |= {"time": time.perf_counter() - clock, **report}
-                    found = training.published(), training.phase_state
-                    with np.errstate(over="ignore", invalid="ignore"):  # of large parameters
-                        row |= self.monitor.measure(*found)
-                    row = self.monitor.agreed(found[0], row)
-                    left = None if self.n_iter is None else self.n_iter - epoch - 1
+                    epoch += 1
+                    left = None if self.n_iter is None else self.n_iter - epoch
                     self.record({"epoch": training.n_epochs + 1, **row}, left=left)
                     training.n_epochs += 1  # only now: an interruption until here undoes the epoch
                     kept = found
                     stop = self.monitor.stop()
                     self.monitor.keep(*kept)
-                    attributes = self._callback_attributes(kept, training, epoch + 1, stop)
-                    ends = task.call_on_fit_task_end(
-                        **self.data, reconstruction_attributes=attributes
-                    )
+                    shown = self._shown(kept, training, epoch, stop)
+                    ends = task.call_on_fit_task_end(**self.data, reconstruction_attributes=shown)
                     if ranks().any(ends):
                         self.ended = "callback"
                         break
@@ -277,7 +264,10 @@ class Trainer:
                 chosen = None if kept is first else self.monitor.chosen(kept, self.ended)
                 training.reset_optimizer()
                 if isinstance(error, KeyboardInterrupt):
-                    error.add_note(self._after_interruption(training.n_epochs, chosen is None))
+                    what = "as it was before the fit"
+                    if chosen is not None:
+                        what = f"fitted, with the parameters of epoch {training.n_epochs}"
+                    error.add_note(f"The estimator is {what}.")
                 raise
             finally:
                 try:
@@ -288,19 +278,31 @@ class Trainer:
         late = self.monitor.conclude(*chosen)
         if late:
             self.record(late, adds=False)
-        self.context.call_on_fit_task_end(
-            **self.data, reconstruction_attributes=self._last_attributes
-        )
+        shown = {}
+        if self.own is not None:
+            shown["_checkpoint"] = lambda: (self.data["estimator"], Progress(own=self.own()))
+        self.context.call_on_fit_task_end(**self.data, reconstruction_attributes=lambda: shown)
 
-    def _after_interruption(self, n_epochs, is_unchanged):
-        """Return what is left of a fit that was interrupted, for the user."""
-        estimator = self.data.get("estimator")
-        name = "The estimator" if estimator is None else type(estimator).__name__
-        if is_unchanged:
-            return f"{name} was interrupted in its first epoch and is as it was before."
-        continues = "; fit with warm_start=True continues from there"
-        continues = continues if hasattr(estimator, "warm_start") else ""
-        return f"{name} is fitted, with the parameters of epoch {n_epochs}{continues}."
+    def _is_before_end(self, epoch):
+        return self.n_iter is None or epoch < self.n_iter
+
+    def _epoch(self, training, epoch):
+        """Train for an epoch; returns the numbers of it, and the machine and the state after it."""
+        progress = 0.0
+        if self.n_iter is not None:  # since the last restart of the fit
+            begin = training.n_restarted
+            progress = epoch / self.n_iter
+            if begin:
+                progress = 1 - (self.n_iter - epoch) / (self.n_iter - begin)
+        rate = None if self.rate is None else self.rate(progress)
+        clock = time.perf_counter()
+        report = self.learner.epoch(training, progress, rate)
+        row = {} if rate is None else {"learning_rate": rate}
+        row |= {"time": time.perf_counter() - clock, **report}
+        found = training.published(), training.phase_state
+        with np.errstate(over="ignore", invalid="ignore"):  # of large parameters
+            row |= self.monitor.measure(*found)
+        return self.monitor.agreed(found[0], row), found
 
     def _end(self, training, chosen):
         """Publish what is chosen, if anything; doing it twice is doing it once."""
@@ -308,43 +310,26 @@ class Trainer:
         if chosen is not None:
             self.publish(*chosen)
 
-    def _is_before_end(self, epoch):
-        return self.n_iter is None or epoch < self.n_iter
-
-    def _progress(self, training, epoch):
-        """Return the fraction of the epochs that has passed, since the last restart of the fit."""
-        if self.n_iter is None:
-            return 0.0
-        if training.n_restarted:
-            return 1 - (self.n_iter - epoch) / (self.n_iter - training.n_restarted)
-        return epoch / self.n_iter
-
-    def _callback_attributes(self, kept, training, n_epochs, stop=False):
+    def _shown(self, kept, training, n_epochs, stop=False):
         """Return a function that returns the fitted attributes, for callbacks.
 
-        Before the end of the fit they have a checkpoint.
+        Before the end of the fit they have a checkpoint: a copy of the estimator, fitted as if the
+        fit had ended here, and the progress.
         """
-        continues = not stop and self._is_before_end(n_epochs)
+
+        def checkpoint():
+            chosen, ended = self.monitor.chosen(kept, None), replace(training)
+            if chosen[0] is not kept[0]:
+                ended.reset_optimizer()
+            ended.end()
+            estimator = copy.copy(self.data["estimator"])
+            self.publish(*chosen, ended, estimator)
+            return estimator, Progress(training, n_epochs, self.monitor.get_state(), self.own())
 
         def attributes():
             found = self.attributes(*self.monitor.chosen(kept, None))
-            if self.own is not None and continues:
-                found["_checkpoint"] = lambda: self._checkpoint(kept, training, n_epochs)
+            if self.own is not None and not stop and self._is_before_end(n_epochs):
+                found["_checkpoint"] = checkpoint
             return found
 
         return attributes
-
-    def _last_attributes(self):
-        if self.own is None:
-            return {}
-        return {"_checkpoint": lambda: (self.data["estimator"], Progress(own=self.own()))}
-
-    def _checkpoint(self, kept, training, n_epochs):
-        """Return a copy of the estimator, fitted as if the fit had ended here, and the progress."""
-        chosen, ended = self.monitor.chosen(kept, None), replace(training)
-        if chosen[0] is not kept[0]:
-            ended.reset_optimizer()
-        ended.end()
-        estimator = copy.copy(self.data["estimator"])
-        self.publish(*chosen, ended, estimator)
-        return estimator, Progress(training, n_epochs, self.monitor.get_state(), self.own())

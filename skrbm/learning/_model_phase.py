@@ -20,16 +20,13 @@ class ModelPhase:
         Whether it is for machines with one hidden layer only.
     samples_model : bool
         Whether rows of the moments of the model are samples of it.
-    may_not_mix : bool
-        Whether chains are persistent, without a method that helps them to mix.
     remedy : str
         What a user can do where the model does not match the data, as the end of a sentence.
     """
 
     n_states = None
     for_ranks = True
-    one_hidden_layer = False
-    samples_model = may_not_mix = False
+    one_hidden_layer = samples_model = False
     remedy = "; use more hidden units or epochs"
 
     @property
@@ -43,18 +40,6 @@ class ModelPhase:
         Raises ValueError if the phase does not apply to the machine.
         """
         raise NotImplementedError
-
-    def reviewed(self, machine, state, rng):
-        """Return the state that the next batch starts from; called before each batch.
-
-        Parameters
-        ----------
-        machine : Machine
-            After the last step.
-        state : NamedTuple
-        rng : Rng
-        """
-        return state
 
     def phases(self, machine, state, X, rng):
         """Return (state, moments of the data, moments of the machine) for the batch X."""
@@ -75,11 +60,6 @@ class ModelPhase:
             Missing entries are any numbers, such as the means of their columns.
         observed : array of shape (n_rows, n_visible), bool
         rng : Rng
-
-        Raises
-        ------
-        ValueError
-            If the phase does not take missing values.
         """
         raise ValueError(f"{type(self).__name__} takes complete rows, without missing values")
 
@@ -95,23 +75,20 @@ class ModelPhase:
         """Return the visible values of a state, of shape (n_rows, n_visible)."""
         raise NotImplementedError
 
+    def samples(self, state):
+        """Return the visible values by which the divergence of a step is measured."""
+        return self.visible(state)
+
+    def weights(self, state):
+        """Return the importance weights of :meth:`samples`, which sum to 1; None if all equal."""
+        return None
+
     def free_energy(self, machine, X):
         """Return the free energies of visible values, (n_rows,), float64.
 
         Their changes tell automatic learning rates how far a step goes.
         """
         return precise_free_energy(machine, X)
-
-    def samples(self, state, X):
-        """Return the visible values by which the divergence of a step is measured.
-
-        ``X`` are the rows of the batch.
-        """
-        return self.visible(state)
-
-    def weights(self, state):
-        """Return the importance weights of :meth:`samples`, which sum to 1; None if all equal."""
-        return None
 
     def step_length(self, machine):
         """Return the :class:`StepLength` for gradient ascent."""
@@ -120,10 +97,6 @@ class ModelPhase:
     def kept(self, state):
         """Return the state for a later fit, without what can be computed again."""
         return state
-
-    def has_noise_of(self, before):
-        """Whether chains start at the same noise as in another phase, in the same coordinates."""
-        return True
 
     def log_partition(self, machine, state):
         """Return the log Z that the phase has found, in nats; None if it finds none."""

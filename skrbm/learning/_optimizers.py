@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 from .._checks import check_number, look_up, unwritten
 from .._params import HyperParameters
 from .._schedules import SCHEDULES
-from ..arrays import cast, is_foreign, like, namespace, number
+from ..arrays import cast, is_foreign, like, namespace
 from ._natural import natural_difference, natural_difference_given
 from ._penalties import PENALTIES, share_of_zeros
 
@@ -53,6 +53,10 @@ class Gradient:
         self.add(arrays, 1.0)
         return arrays
 
+    def at(self, places):
+        """Return the gradient by the layers' fields, which are at some places of the parameters."""
+        raise unwritten(self, "at")
+
 
 class ArrayGradient(Gradient):
     """A gradient that is given as arrays."""
@@ -69,8 +73,8 @@ class ArrayGradient(Gradient):
     def arrays(self, parameters):
         return self._arrays
 
-    def follow(self, parameters, before):
-        """Move other parameters after weights that a proximal step has changed; here none."""
+    def at(self, places):
+        return [self._arrays[place] for place in places]
 
 
 class Optimizer(HyperParameters):
@@ -82,10 +86,6 @@ class Optimizer(HyperParameters):
         Whether several ranks can take steps together.
     makes_zeros : bool
         Whether steps end with a proximal one, which makes exact zeros of weights.
-    is_linear : bool
-        Whether a step is a multiple of the gradient, less ``shrinkage`` times the penalised
-        parameters, with one factor for all parameters. If not, fields are moved after the step of
-        the weights where gradients are centred.
     shrinkage : float
         Which part of the penalised parameters is subtracted from their gradient.
     schedule : str or callable
@@ -99,7 +99,6 @@ class Optimizer(HyperParameters):
     schedule, centered, average = "polynomial", True, True
     for_ranks = True
     makes_zeros = False
-    is_linear = False
     shrinkage = 0.0
 
     @property
@@ -126,16 +125,7 @@ class Optimizer(HyperParameters):
         return data - model
 
     def difference_given(self, given, X, data, model):
-        """Return what :meth:`difference` does for a machine that is given features.
-
-        Parameters
-        ----------
-        given : Machine
-            With fields for each row.
-        X : array of shape (n_rows, n_features)
-        data, model : Moments
-            With the same rows.
-        """
+        """Return the same for a machine with fields for each row, given features X of the rows."""
         return data - model
 
     def init(self, parameters):
@@ -149,25 +139,9 @@ class Optimizer(HyperParameters):
         """
         raise unwritten(self, "update")
 
-    def cost(self, parameters, gradient):
-        """Return the penalty that is no part of the gradient."""
-        return 0.0
-
     def report(self, weights):
         """Return numbers for the history by the penalised parameters, a dict."""
         return {}
-
-
-def _check(optimizer, **bounds):
-    """Raise ValueError unless hyper-parameters are numbers in [0, bound)."""
-    if optimizer.alpha != "auto":
-        bounds["alpha"] = math.inf
-    for name, bound in bounds.items():
-        check_number(name, getattr(optimizer, name), at_least=0, below=bound)
-    look_up("penalty", optimizer.penalty, PENALTIES)
-    check_number("max_grad_norm", optimizer.max_grad_norm, above=0, or_none=True)
-    if not callable(optimizer.schedule):
-        look_up("schedule", optimizer.schedule, SCHEDULES, " or a function")
 
 
 @dataclass(frozen=True)
@@ -181,12 +155,20 @@ class Penalised(Optimizer):
     centered: bool = field(default=True, kw_only=True)
     average: bool = field(default=True, kw_only=True)
 
-    def for_data(self, n_rows, n_columns):
-        """Return the optimizer with the precision of the prior over ``n_rows`` as "auto" alpha.
+    def __post_init__(self):
+        if self.alpha != "auto":
+            check_number("alpha", self.alpha, at_least=0)
+        look_up("penalty", self.penalty, PENALTIES)
+        check_number("max_grad_norm", self.max_grad_norm, above=0, or_none=True)
+        if not callable(self.schedule):
+            look_up("schedule", self.schedule, SCHEDULES, " or a function")
 
-        The precision is that of a normal prior distribution of each weight. It grows with the
-        number of columns, so that the field of a hidden unit has a bounded variance. Where there
-        are few rows for the columns it is up to four times as large, but not above 12 by that.
+    def for_data(self, n_rows, n_columns):
+        """Return the optimizer with "auto" alpha: that of a normal prior distribution of weights.
+
+        Its precision grows with the number of columns, so that the field of a hidden unit has a
+        bounded variance. Where there are few rows for the columns it is up to four times as large,
+        but not above 12 by that.
         """
         if self.alpha != "auto":
             return self
@@ -203,7 +185,7 @@ class Penalised(Optimizer):
         return 0.0 if self.makes_zeros else self.alpha
 
     def step_length(self, rule, n_columns):
-        return rule.limited(self._longest_step(n_columns))
+        return replace(rule, cap=min(rule.cap, self._longest_step(n_columns)))
 
     def _longest_step(self, n_columns):
         """Return the rate above which the penalty hinders learning; inf if there is none.
@@ -212,29 +194,17 @@ class Penalised(Optimizer):
         the sum of the noise of all, times the length of the step: all weights stay at 0 then,
         whatever the data are.
         """
-        if not self.makes_zeros:
-            return 1 / self.shrinkage if self.is_linear and self.shrinkage else math.inf
-        curvature = self.alpha * PENALTIES[self.penalty].curvature(n_columns)
-        return _LONGEST / curvature if curvature else math.inf
+        if self.penalty == "l1b" and self.alpha:
+            return _LONGEST / (self.alpha * n_columns)
+        return 1 / self.alpha if self.alpha and not self.makes_zeros else math.inf
 
     def report(self, weights):
-        """Return numbers for the history by the penalised parameters: the share of zeros."""
         return {"zero_weights": share_of_zeros(weights)} if self.makes_zeros else {}
-
-    def cost(self, parameters, gradient):
-        """Return the penalty, for one that makes exact zeros; else 0."""
-        if not self.makes_zeros:
-            return 0.0
-        value, units = PENALTIES[self.penalty].value, gradient.units
-        return self.alpha * sum(
-            number(value(parameters[i], units[i] if units else None))
-            for i in range(gradient.n_penalised)
-        )
 
     def _shrink(self, parameters, gradient, i, steps):
         """Take a proximal step of the i-th parameters; returns what it has taken from them."""
         unit = gradient.units[i] if gradient.units else None
-        taken = PENALTIES[self.penalty].taken(parameters[i], self.alpha * steps, unit)
+        taken = PENALTIES[self.penalty](parameters[i], self.alpha * steps, unit)
         part = parameters[i]
         part -= taken
         return taken
@@ -282,15 +252,12 @@ class SGD(Penalised):
     momentum: float = 0.0
 
     def __post_init__(self):
-        _check(self, momentum=1)
+        super().__post_init__()
+        check_number("momentum", self.momentum, at_least=0, below=1)
 
     @property
     def kind(self):
         return type(self), bool(self.momentum)
-
-    @property
-    def is_linear(self):
-        return not self.makes_zeros
 
     def step_length(self, rule, n_columns):
         # All steps together that a gradient leads to are 1 / (1 - momentum) as long.
@@ -312,18 +279,14 @@ class SGD(Penalised):
             targets = velocity
             for target in targets:
                 target *= self.momentum
-        keep, shrink = 1.0, ()
-        if self.makes_zeros:
-            pass
-        elif self.alpha and velocity is None:
-            keep = 1.0 - rate * self.alpha  # a factor in the product, which costs nothing
-        elif self.alpha:  # worked out before the weights are written
-            shrink = [(rate * self.alpha) * W for W in parameters[: gradient.n_penalised]]
+        keep = 1.0
+        if self.shrinkage and velocity is None:
+            keep = 1.0 - rate * self.shrinkage  # a factor in the product, which costs nothing
         gradient.add(targets, rate, keep)
-        for target, part in zip(targets, shrink, strict=False):
-            target -= part
         if velocity is not None:
-            for part, step in zip(parameters, velocity, strict=True):
+            for i, (part, step) in enumerate(zip(parameters, velocity, strict=True)):
+                if self.shrinkage and i < gradient.n_penalised:
+                    step -= (rate * self.shrinkage) * part
                 part += step
         if self.makes_zeros:
             for i in range(gradient.n_penalised):
@@ -364,7 +327,9 @@ class Adam(Penalised):
     epsilon: float = 1e-8
 
     def __post_init__(self):
-        _check(self, decay=1, decay_squares=1)
+        super().__post_init__()
+        for name in ("decay", "decay_squares"):
+            check_number(name, getattr(self, name), at_least=0, below=1)
         check_number("epsilon", self.epsilon, above=0)  # by 0 a gradient of 0 would be divided by 0
 
     def step_length(self, rule, n_columns):
@@ -383,9 +348,9 @@ class Adam(Penalised):
         if self.max_grad_norm is not None:
             gradient = clipped(gradient, parameters, self.max_grad_norm)
         slopes = list(gradient.arrays(parameters))
-        if self.alpha and not self.makes_zeros:
+        if self.shrinkage:
             for i in range(gradient.n_penalised):
-                slopes[i] = slopes[i] - self.alpha * parameters[i]
+                slopes[i] = slopes[i] - self.shrinkage * parameters[i]
         n, p, q = state.n_steps + 1, self.decay, self.decay_squares
         first, second = 1 - p**n, 1 - q**n
         entries = zip(parameters, slopes, state.means, state.squares, strict=True)
@@ -423,12 +388,8 @@ class NaturalGradient(Penalised):
     damping: float = 0.1
 
     def __post_init__(self):
-        _check(self)
+        super().__post_init__()
         check_number("damping", self.damping, above=0)
-
-    @property
-    def is_linear(self):
-        return not self.makes_zeros
 
     def step_length(self, rule, n_columns):
         # Its lengths have other units than those of the gradient, and so no cap of these.

@@ -2,14 +2,12 @@
 
 A step along the gradient of the likelihood leads to X. With a penalty f, the proximal step then
 leads to the minimum over W of sum((W - X)² / (2 d)) + f(W), where d is the length of the step, one
-number or one of each weight. ``taken`` returns what that step takes away, X - W, which is X itself,
-to the last bit, where W is 0.
+number or one of each weight. A function of X, d and the unit of the columns of X, or None, returns
+what that step takes away, X - W, which is X itself, to the last bit, where W is 0.
 """
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,40 +17,8 @@ _MICHELOT = 20  # steps, of which 3 are enough for small steps of learning
 _NEWTON = 6  # steps: the equation of a norm is nearly linear
 
 
-def _flat(n):
-    return 0.0
-
-
-class Penalty(NamedTuple):
-    """A penalty f that makes exact zeros, for a strength of 1.
-
-    Attributes
-    ----------
-    value : callable
-        ``value(W, unit)`` is f(W), for the unit of the columns of W, or None.
-    taken : callable
-        ``taken(X, steps, unit)`` is what a proximal step takes from X. Where the strength is not 1,
-        ``steps`` are its product with the lengths of the step.
-    curvature : callable
-        ``curvature(n)`` is the largest second derivative of f in any direction, for rows of n
-        weights; 0 where f has kinks alone.
-    """
-
-    value: Callable
-    taken: Callable
-    curvature: Callable = _flat
-
-
-def _l1_value(W, unit):
-    return namespace(W).sum(abs(W))
-
-
 def _l1(X, steps, unit):
     return namespace(X).clip(X, -steps, steps)
-
-
-def _l1b_value(W, unit):
-    return 0.5 * namespace(W).sum(namespace(W).sum(abs(W), axis=1) ** 2)
 
 
 def _l1b(X, steps, unit):
@@ -71,12 +37,6 @@ def _l1b(X, steps, unit):
         left, last = cast(sizes > steps * total, X.dtype), total
     lengths = steps * total
     return xp.clip(X, -lengths, lengths)
-
-
-def _group_lasso_value(W, unit):
-    xp, (sizes, _) = namespace(W), _sites(unit, W.shape[1])
-    squares = (_by_site(W**2, columns, size) for size, columns in sizes.items())
-    return sum(xp.sum(xp.sqrt(xp.sum(by_site, axis=-1))) for by_site in squares)
 
 
 def _group_lasso(X, steps, unit):
@@ -150,10 +110,5 @@ def share_of_zeros(arrays):
     return n_zeros / max(sum(math.prod(array.shape) for array in arrays), 1)
 
 
-PENALTIES = {
-    "l2": None,
-    "l1": Penalty(_l1_value, _l1),
-    "l1b": Penalty(_l1b_value, _l1b, lambda n: n),
-    "group_lasso": Penalty(_group_lasso_value, _group_lasso),
-}
+PENALTIES = {"l2": None, "l1": _l1, "l1b": _l1b, "group_lasso": _group_lasso}
 """Penalties by name; None is that of "l2", which is smooth and part of the gradient."""

@@ -40,9 +40,8 @@ class Shares:
         n = int(-(-lengths.sum() // batch_size))
         if lengths.min() < n:
             raise ValueError(
-                f"rank {lengths.argmin()} has {int(lengths.min())} rows to learn from, fewer than "
-                f"the {n} batches of an epoch; give all ranks about as many rows, or raise "
-                "batch_size, which is that of all ranks together"
+                f"rank {lengths.argmin()} has {int(lengths.min())} rows, fewer than the {n} "
+                "batches of an epoch; give all ranks about as many rows, or raise batch_size"
             )
         sizes = lengths // n + (np.arange(n)[:, None] < lengths % n)
         counts = sizes * (weights / lengths)
@@ -50,24 +49,14 @@ class Shares:
         self.n_steps = 0
 
     def moments(self, machine, difference, data):
-        """Return the moments of the next batch of all ranks, by one sum.
-
-        Parameters
-        ----------
-        machine : Machine
-        difference : Moments
-            Those of the data minus those of the machine, on this rank.
-        data : Moments
-            Those of the data, of which only the means of the units are summed.
-        """
+        """Return the difference of moments and the means of the data, of all ranks, by one sum."""
         part = float(self.parts[self.n_steps])
         self.n_steps += 1
         difference, data = difference.scaled(part).reduced(machine), data.scaled(part)
         means = (data.statistics(unit, l) for l, unit in enumerate(machine.units))
-        matrices = [matrix for _, matrix in difference.matrices]
         thetas = [*(theta for _, theta in difference.sums), *means]
         leaves = [leaf for theta in thetas for leaf in theta if leaf is not None]
-        summed = iter(ranks().sum([*matrices, *leaves]))
+        summed = iter(ranks().sum([*(matrix for _, matrix in difference.matrices), *leaves]))
         matrices = tuple((l, next(summed)) for l, _ in difference.matrices)
         thetas = [theta.map(lambda leaf: next(summed)) for theta in thetas]
         n = len(machine.units)
@@ -78,10 +67,7 @@ class Shares:
 def machine_of_first(machine):
     """Return the machine of rank 0, as a machine that shares no memory with another.
 
-    Raises
-    ------
-    ValueError
-        On all ranks, if their machines have other units, or other numbers of them.
+    Raises ValueError on all ranks, if their machines have other units, or other numbers of them.
     """
     if ranks().size == 1:
         return machine
@@ -110,25 +96,25 @@ def row_of_ranks(machine, row, numbers, n_rows):
         On all ranks, if their machines differ, or if a rank has measured other quantities.
     """
     sums = [zlib.crc32(np.ascontiguousarray(to_numpy(leaf))) for leaf in machine.leaves]
-    found = ranks().gather(
-        (sums, list(row), (numbers[0] is None), n_rows, [*row.values()], numbers)
-    )
-    for rank, other in enumerate(found):
-        if other[0] != found[0][0]:
+    measured = list(row), numbers[0] is None
+    found = ranks().gather((sums, measured, n_rows, [*row.values()], numbers))
+    all_sums, all_measured, weights, values, numbers = zip(*found, strict=True)
+    for rank in range(ranks().size):
+        if all_sums[rank] != all_sums[0]:
             raise DistributedError(
-                f"the parameters of rank {rank} are not those of rank 0: they need machines of one "
-                "kind, with the same versions of the same libraries"
+                f"the parameters of rank {rank} are not those of rank 0; use machines of one kind, "
+                "with the same versions of the same libraries"
             )
-        if other[1:3] != found[0][1:3]:
+        if all_measured[rank] != all_measured[0]:
             raise DistributedError(
-                f"rank {rank} has measured {other[1]} and rank 0 {found[0][1]}; give all ranks the "
-                "same parameters, and rows that differ"
+                f"rank {rank} has measured {all_measured[rank][0]} and rank 0 {all_measured[0][0]}"
             )
-    weights = np.array([other[3] for other in found])
-    weights /= weights.sum()
-    columns = zip(*(other[4] for other in found), strict=True)
-    row = {name: _mean(values, weights) for name, values in zip(row, columns, strict=True)}
-    values, errors = zip(*(other[5] for other in found), strict=True)
+    weights = np.array(weights) / np.sum(weights)
+    row = {
+        name: _mean(column, weights)
+        for name, column in zip(row, zip(*values, strict=True), strict=True)
+    }
+    values, errors = zip(*numbers, strict=True)
     value = None if values[0] is None else _mean(values, weights)
     return row, (value, float(np.hypot.reduce(weights * errors)))
 

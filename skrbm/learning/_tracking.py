@@ -7,12 +7,10 @@ from scipy.special import softmax
 
 from ..arrays import (
     cast,
-    from_numpy,
     is_on_device,
     log_sum_exp,
     make_rng,
     namespace,
-    row_blocks,
     to_numpy,
 )
 from ..inference import (
@@ -24,15 +22,7 @@ from ..inference import (
     mean_of_weights,
     resampled_index,
 )
-from ..machine import (
-    conditional,
-    free_energy,
-    in_double,
-    log_partition,
-    n_enumerated,
-    turned_over,
-    uncoupled,
-)
+from ..machine import free_energy, in_double, log_partition, n_enumerated, turned_over, uncoupled
 
 _RUNS, _CHAINS = 16, 8  # independent runs, and chains of each
 _SPREAD, _COARSE = 0.1, 0.5  # nats by which log weights spread in a step: wanted, and at most
@@ -44,9 +34,6 @@ _EXACT = 12  # most binary units that are summed over
 # Costs in units of the cost of learning from a row: of a step of a chain, of its log weight by
 # another machine, and of a configuration in an exact sum.
 _STEP, _LOOK, _SUMMAND = 0.7, 0.4, 0.4
-_ROWS = 1000  # draws of a machine whose log Z is a sum
-_MOST_SUMMED = 2**26  # values of the units of configurations that these are drawn from, a second
-_BLOCK_ELEMENTS = 2**20  # of them together
 _ON_DEVICE = 512  # rows that a step of fewer chains takes as long as, on a device
 
 
@@ -54,19 +41,15 @@ class LogPartitionTracker:
     """Estimates log Z of a machine again and again while it learns.
 
     Chains are annealed from independent units to the machine, with small steps and resampling, as
-    in :class:`~skrbm.inference.SMC`. As long as the machine changes little, they then follow it:
-    their importance weights are multiplied by the changes of p(v), and they are moved by Gibbs
-    sampling (Desjardins, Courville and Bengio 2011; Krause, Fischer and Igel 2020). They take no
-    part in learning: chains of the model phase, on which the parameters depend, would give a
-    biased estimate.
+    in :class:`~skrbm.inference.SMC`. As long as the machine changes little, they then follow it by
+    importance weights and Gibbs sampling (Desjardins et al. 2011; Krause et al. 2020). They take no
+    part in learning: chains of the model phase, on which the parameters depend, would give a biased
+    estimate. With up to 12 binary units in a layer log Z is exact.
 
     A few other chains start at data. The probabilities of their distinct values, visible or hidden,
     sum to 1 at most, and so log Z has a lower bound. Where it is above the estimate, annealing has
     missed modes that data have: the bound is taken instead, and the standard error is at least the
-    difference. The bound is close where a layer has few units or values, and far below log Z
-    elsewhere.
-
-    With up to 12 binary units in a layer log Z is exact.
+    difference.
 
     Parameters
     ----------
@@ -81,13 +64,6 @@ class LogPartitionTracker:
     ----------
     cost : float
         Of the last call of :meth:`estimate`, in units of the cost of learning from a row.
-
-    References
-    ----------
-    Desjardins, G., Courville, A., & Bengio, Y. (2011). On tracking the partition function. NIPS.
-
-    Krause, O., Fischer, A., & Igel, C. (2020). Algorithms for estimating the partition function of
-    restricted Boltzmann machines. Artificial Intelligence 278.
     """
 
     def __init__(self, base, seed, data=None):
@@ -95,26 +71,18 @@ class LogPartitionTracker:
         self.data, self._scouts, self._missed = data, None, 0.0
         self._machine = None  # the one that the chains have come to
         self._is_by_chains = False  # whether log Z was estimated by these last
-        self._summed = None  # the last machine if its log Z was summed
         self._n_rows = _RUNS * _CHAINS  # which a step costs
         self._new_cost = 20 * self._n_rows * _STEP  # of a new start, as far as is known
 
     def estimate(self, machine, budget):
-        """Return log Z, a LogPartition, or None if that would cost too much.
-
-        Parameters
-        ----------
-        machine : Machine
-        budget : float
-            Cost that is allowed.
-        """
-        self.cost, self._is_by_chains, self._summed, found = 0.0, False, None, None
+        """Return log Z, a LogPartition, or None if that would cost more than ``budget``."""
+        self.cost, self._is_by_chains, found = 0.0, False, None
         bits = n_enumerated(machine)
         if bits <= _EXACT:
             cost = _SUMMAND * 2**bits
             if cost > budget:
                 return None
-            self.cost, self._summed = cost, machine
+            self.cost = cost
             double = machine.astype(namespace(machine.weights[0]).float64)
             return LogPartition(float(log_partition(double)))
         machine = in_double(machine)
@@ -133,18 +101,10 @@ class LogPartitionTracker:
         return found
 
     def sample(self):
-        """Return visible values and weights of samples of the last machine.
+        """Return visible values and weights of samples of the last machine, two ndarrays.
 
-        Returns
-        -------
-        rows : ndarray of shape (n_chains, n_visible)
-        weights : ndarray of shape (n_chains,)
-            They sum to 1.
-
-        Independent draws where log Z is a sum over the hidden units; None if it was not estimated.
+        None if log Z was not estimated by chains.
         """
-        if self._summed is not None:
-            return _draws(self._summed, _ROWS)
         if not self._is_by_chains:
             return None
         return to_numpy(self._layers[0]), softmax(to_numpy(self._log_weights))
@@ -227,38 +187,11 @@ class LogPartitionTracker:
         return found if math.isfinite(found.value) else None
 
 
-def _draws(machine, n):
-    """Return independent draws of the visible units and their weights, None if that is not simple.
-
-    Hidden units of two values are drawn from all their states, and visible ones given these.
-    """
-    values = machine.units[-1].values
-    if len(machine.units) != 2 or values is None or len(values) != 2:
-        return None
-    (n_visible, n_hidden), first = machine.n_units, machine.weights[0]
-    if n_hidden > _EXACT or 2**n_hidden * n_visible > _MOST_SUMMED:
-        return None
-    bits = (np.arange(2**n_hidden)[:, None] >> np.arange(n_hidden)) & 1
-    states = cast(from_numpy(np.asarray(values, np.float64)[bits], first), machine.dtype)
-    blocks, side = row_blocks(states, 1 + _BLOCK_ELEMENTS // n_visible), turned_over(machine, 1)
-    log_p = np.concatenate([to_numpy(-free_energy(side, block)) for block in blocks])
-    generator = np.random.default_rng(0)
-    drawn = from_numpy(generator.choice(len(bits), n, p=softmax(log_p)), first)
-    layers = None, namespace(first).take(states, drawn, axis=0)
-    theta = conditional(machine, 0, layers)
-    rows = machine.units[0].sample(theta, make_rng(0, first))
-    return to_numpy(rows), np.full(n, 1 / n)
-
-
 def lower_bound(machine, states):
     """Return a lower bound of log Z by the log weights of distinct values of a layer, a float.
 
-    Parameters
-    ----------
-    machine : Machine
-        With one hidden layer.
-    states : iterable of tuples of arrays of shape (n_rows, n_units[l])
-        Any values of both layers. Those of a layer of real units give no bound.
+    ``states`` are tuples of values of both layers of a machine with one hidden layer. Those of a
+    layer of real units give no bound.
     """
     sides, seen, bound = (machine, turned_over(machine, 1)), ([], []), -math.inf
     for layers in states:
@@ -288,20 +221,9 @@ class SmallSteps:
     """Chooses temperatures for :func:`anneal`: log weights spread by about 0.1 nats in each step.
 
     The spread is taken to grow in proportion to the length of a step, so that it is mostly computed
-    once for each.
-
-    Parameters
-    ----------
-    most : float, default=inf
-        Number of steps above which they are longer, up to a spread of 0.5. Where the way needs
-        still more, none is made.
-
-    Attributes
-    ----------
-    beta : float
-        How far the steps have come: 1 at the end.
-    n_steps, n_looks : int
-        Steps made, and spreads computed.
+    once for each. Of more than ``most`` steps all are longer, up to a spread of 0.5; where the way
+    needs still more, none is made. ``beta`` is how far the steps have come, 1 at the end, and
+    ``n_looks`` is how often a spread was computed.
     """
 
     def __init__(self, most=math.inf):

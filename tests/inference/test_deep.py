@@ -19,7 +19,7 @@ from numpy.testing import assert_allclose
 
 from skrbm.arrays import make_rng
 from skrbm.inference import FIXED_POINTS, clamped, given_visible, solve, with_visible
-from skrbm.learning import DeepPhase, FixedPointPhase
+from skrbm.learning import DeepPhase
 from skrbm.units import log_weight
 
 SHAPES = {
@@ -131,7 +131,7 @@ def test_the_joint_gradient_is_that_of_the_likelihood_solved_again(name, shape):
         return np.mean(value - method.log_partition(machine, free(machine).state))
 
     tight = replace(method, tol=1e-29, max_iter=5000)
-    learning = DeepPhase(FixedPointPhase(tight))
+    learning = DeepPhase(tight)
     rng = make_rng(0, X)
     state = learning.init(machine, rng, 4, X)
     state, data, model = learning.phases(machine, state, X, rng)
@@ -181,7 +181,7 @@ def test_the_joint_gradient_of_rows_with_missing_values_is_that_of_what_is_obser
         return np.mean(np.concatenate([known, values]) - log_z)
 
     tight = replace(method, tol=1e-29, max_iter=5000)
-    learning = DeepPhase(FixedPointPhase(tight))
+    learning = DeepPhase(tight)
     rng = make_rng(0, X)
     state = learning.init(machine, rng, 4, X)
     state, data, model = learning.incomplete_phases(machine, state, X, observed, rng)

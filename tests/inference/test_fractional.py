@@ -13,7 +13,7 @@ from scipy.special import expit
 from skrbm.arrays import make_rng
 from skrbm.evaluation import log_partition, reverse_log_partition
 from skrbm.inference import AIS, Gibbs, clamped_mean, sample
-from skrbm.learning import ChainPhase
+from skrbm.learning import CHAINS
 from skrbm.learning._chains import Run
 from skrbm.machine import free_energy
 from skrbm.units import Fractional, Theta
@@ -142,7 +142,7 @@ def test_phases_leave_the_distribution_invariant(start, counts):
     machine, log_p, _ = fractional_machine(counts, 4)
     X, rng = drawn_rows(log_p, 20_000, 4), make_rng(6, machine.weights[0])
     chains = Gibbs().state_at(machine, drawn_rows(log_p, 20_000, 4, seed=1), rng)
-    phase = ChainPhase(Gibbs(2), start)
+    phase = CHAINS[start](Gibbs(2))
     run, _, model = phase.phases(machine, Run(chains), X, rng)
     mean = model.statistics(machine.units[0], 0).field
     truth = np.exp(log_p) @ all_rows(4)

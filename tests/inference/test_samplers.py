@@ -14,7 +14,7 @@ from scipy import stats
 
 from skrbm.arrays import make_rng
 from skrbm.inference import SAMPLERS, Gibbs, clamped_mean, sample
-from skrbm.learning import ChainPhase
+from skrbm.learning import CHAINS, ChainPhase
 from skrbm.learning._chains import Run
 from skrbm.machine import data_moments
 
@@ -23,7 +23,7 @@ DEEP = ("bernoulli", "bernoulli", "bernoulli")
 
 # The model phases of learning by each sampler, and by chains that start at the data.
 PHASES = {name: ChainPhase(sampler) for name, sampler in SAMPLERS.items()}
-PHASES["cd"] = ChainPhase(Gibbs(), start="data")
+PHASES["cd"] = CHAINS["data"](Gibbs())
 
 FEW = [
     ("bernoulli", "bernoulli"),
@@ -210,7 +210,7 @@ class ChainMoments:
 def test_phases_from_data_have_the_moments_of_the_chain_of_that_length(start, n_steps):
     """The k of CD-k is the number of sweeps, not one more or less."""
     machine = make(("bernoulli", "bernoulli"), seed=11, strength=2.5)
-    phase, row = ChainPhase(Gibbs(n_steps), start), np.array([1.0, 0.0, 1.0])
+    phase, row = CHAINS[start](Gibbs(n_steps)), np.array([1.0, 0.0, 1.0])
     X = np.repeat(row[None], 50_000, axis=0)
     rng = make_rng(8, X)
     run, _, model = phase.phases(machine, Run(Gibbs().state_at(machine, X, rng)), X, rng)

@@ -10,8 +10,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skrbm.arrays import make_rng
-from skrbm.inference import Gibbs, GibbsLangevin, Langevin, sample
-from skrbm.learning import CORRELATED, GRADIENTS, ChainPhase, Noise
+from skrbm.inference import Gibbs, GibbsLangevin, Langevin
+from skrbm.learning import CHAINS, CORRELATED, GRADIENTS, ChainPhase, Noise
 from skrbm.machine import Machine, condition
 from skrbm.units import Bernoulli, Gaussian, Theta
 
@@ -57,7 +57,7 @@ ATOM = "truncated_gauss_bernoulli"
 def test_moments_are_means_over_the_steps_after_burn_in(kinds, gradient_name, n_steps, burn_in):
     """By plain sums over the states that the sampler went through; the start is none of them."""
     machine = random_machine(kinds, (3, 4), 0)
-    phase = ChainPhase(Recorded(n_steps, burn_in=burn_in), "noise", gradient_name)
+    phase = CHAINS["noise"](Recorded(n_steps, burn_in=burn_in), gradient_name)
     X, Recorded.seen[:] = np.ones((5, 3)), []
     rng = make_rng(0, X)
     state, _, model = phase.phases(machine, phase.init(machine, rng, 5, X), X, rng)
@@ -75,7 +75,7 @@ def test_data_moments_are_expected_or_drawn():
     rng = make_rng(2, X)
     found = {}
     for name in GRADIENTS:
-        phase = ChainPhase(Gibbs(), "data", gradient=name)
+        phase = CHAINS["data"](Gibbs(), gradient=name)
         _, data, _ = phase.phases(MACHINE, phase.init(MACHINE, rng, 1, X), X, rng)
         found[name] = gradient(MACHINE, data)
         drawn = data.blocks[0].means[1]
@@ -102,7 +102,7 @@ def test_annealed_chains_have_the_shares_of_modes_that_they_cannot_cross(sampler
     shares = {"annealed": [], "noise": []}
     for name, found in shares.items():
         for seed in range(20):
-            phase = ChainPhase(replace(sampler, n_steps=30), name, noise=noise)
+            phase = CHAINS[name](replace(sampler, n_steps=30), noise=noise)
             rng = make_rng(seed, X)
             state, _, _ = phase.phases(machine, phase.init(machine, rng, 1000, X), X, rng)
             found.append((phase.visible(state)[:, 0] > 5).mean())
@@ -114,34 +114,16 @@ def test_annealed_chains_have_the_shares_of_modes_that_they_cannot_cross(sampler
 @samplers
 def test_noise_has_the_law_asked_for(sampler):
     mean, scale = np.array([1.0, 0.0, -5.0]), np.array([2.0, 1.0, 0.0])
-    phase = ChainPhase(sampler, "noise", noise=Noise(mean, scale))
+    phase = CHAINS["noise"](sampler, noise=Noise(mean, scale))
     noise = phase.noise_rows(MACHINE, make_rng(3, mean), 20_000)
     for i in (0, 1):
         z = (noise[:, i] - mean[i]) / scale[i]
         assert stats.kstest(z, "norm").pvalue > LEVEL / 2
     assert_array_equal(noise[:, 2], -5.0)
-    free = ChainPhase(sampler, "noise").noise_rows(MACHINE, make_rng(4, mean), 20_000)
+    free = CHAINS["noise"](sampler).noise_rows(MACHINE, make_rng(4, mean), 20_000)
     theta = MACHINE.thetas[0]
     z = (free - theta.field / theta.precision) * np.sqrt(theta.precision)
     assert all(stats.kstest(z[:, i], "norm").pvalue > LEVEL / 3 for i in range(3))
-
-
-@pytest.mark.parametrize("sampler", SAMPLERS[1:], ids=lambda s: type(s).__name__)
-def test_persistent_chains_continue_in_a_machine_that_has_changed(sampler):
-    """What a state keeps for the next step belongs to the old machine, and is recomputed."""
-    other = random_machine(KINDS, (3, 4), 1)
-    X = np.zeros((5, 3))
-    rng = make_rng(6, X)
-    old = sample(sampler, MACHINE, sampler.state_at(MACHINE, X, rng), rng, 3)
-    new = sampler.resumed(other, old)
-    assert_array_equal(new.layers[0], old.layers[0])
-    assert_allclose(new.given.field, condition(other, old.layers[0]).field)
-    # Where the drift points: given h, or its expectation.
-    hidden = new.layers[1] if type(sampler) is GibbsLangevin else 1 / (1 + np.exp(-new.given.field))
-    theta = other.thetas[0]
-    centre = (theta.field + hidden @ other.weights[0]) / theta.precision
-    assert_allclose(new.centre, centre, rtol=1e-10)
-    assert new.energy is None
 
 
 def test_chains_that_stay_in_modes_along_a_lesser_direction_are_correlated():

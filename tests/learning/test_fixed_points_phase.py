@@ -52,9 +52,8 @@ def test_persistent_starts_are_the_last_solutions():
     phase = FixedPointPhase(NaiveMeanField(max_iter=1, tol=0.0), "persistent")
     state = phase.init(machine, None, 3, X)
     for _ in range(60):
-        last = state
         state, _, model = phase.phases(machine, phase.kept(state), X, None)
-    assert_array_equal(phase.visible(state), last.solution.state.means[0])
+    assert_array_equal(phase.visible(state), state.solution.state.means[0])
     exact = solve(
         NaiveMeanField(tol=1e-30, max_iter=500), machine, NaiveMeanField().state_at(machine, X)
     )

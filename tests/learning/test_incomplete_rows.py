@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm.arrays import make_rng
 from skrbm.inference import FIXED_POINTS, Gibbs
-from skrbm.learning import ChainPhase, FixedPointPhase
+from skrbm.learning import CHAINS, FixedPointPhase
 from skrbm.machine import data_moments
 
 ROW = np.array([1.0, np.nan, 0.0, np.nan])
@@ -46,7 +46,7 @@ def test_moments_of_drawn_rows_are_derivatives_of_the_log_likelihood(kinds, star
     off by 0.06 with a probability below 1e-4.
     """
     machine = random_machine(kinds, (4, 3), 3, 0.5)
-    phase, X = ChainPhase(Gibbs(), start), np.tile(np.nan_to_num(ROW), (N_COPIES, 1))
+    phase, X = CHAINS[start](Gibbs()), np.tile(np.nan_to_num(ROW), (N_COPIES, 1))
     rng, observed = make_rng(4, X), np.tile(ROW == ROW, (N_COPIES, 1))
     state = phase.init(machine, rng, 5, X)
     state, data, _ = phase.incomplete_phases(machine, state, X, observed, rng)

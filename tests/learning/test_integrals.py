@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from skrbm import RBM
-from skrbm.machine import has_integral, may_lack_integral
-from skrbm.units import Bernoulli, ColumnUnits, DoubleReLU, Gaussian, ReLU
+from skrbm.machine import has_integral
 
 RHO, N_COLUMNS = 0.9, 4
 GAIN = -0.5 * ((N_COLUMNS - 1) * np.log(1 - RHO) + np.log(1 + (N_COLUMNS - 1) * RHO))
@@ -34,11 +33,3 @@ def test_learning_without_settings_keeps_an_integral(hidden, part, library):
         assert has_integral(rbm.machine_)
     assert np.isfinite(rbm.history_["learning_rate"]).all()
     assert score[1] > score[0] + part * GAIN - 0.1
-
-
-def test_units_that_may_lack_an_integral():
-    mixed = ColumnUnits([(Bernoulli(), 2), (Gaussian(), 1)])
-    assert may_lack_integral((Gaussian(), Gaussian())) and may_lack_integral((mixed, DoubleReLU()))
-    assert may_lack_integral((Bernoulli(), Gaussian(), ReLU()))
-    assert not may_lack_integral((Bernoulli(), Gaussian()))
-    assert not may_lack_integral((Gaussian(), Bernoulli(), Gaussian()))

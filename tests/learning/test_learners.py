@@ -128,7 +128,7 @@ def test_divergence_is_noticed(kind, position, batch):
 def cases():
     """Every phase with SGD, and one with Adam."""
     tap = {f"tap-{start}": FixedPointPhase(TAP(damping=0.5), start) for start in STARTS}
-    chains = {f"chains-{start}": ChainPhase(Gibbs(3), start) for start in CHAINS}
+    chains = {f"chains-{start}": CHAINS[start](Gibbs(3)) for start in CHAINS}
     chains["burn-in"] = ChainPhase(Gibbs(4, burn_in=1))
     chains["joint"] = ChainPhase(Gibbs(4, burn_in=1), gradient="joint")
     for name, phase in (tap | chains).items():

@@ -88,10 +88,6 @@ def test_lengths_have_limits():
     assert after.rate == pytest.approx(0.2) and after.n_steps == 101  # sqrt(2 * 0.02)
     assert part == pytest.approx(0.2 / 5)
     assert rule.rejected(state) == (0.05, 1.0, 101)
-    assert rule.limited(0.7) == rule and rule.limited(0.1) == StepLength(0.02, 0.1)
-    for options in ({"divergence": 0.0}, {"divergence": 1.0, "cap": 0.0}):
-        with pytest.raises(ValueError, match="must be"):
-            StepLength(**options)
 
 
 # Learners.

@@ -17,7 +17,14 @@ from skrbm.arrays import Columns, make_rng
 from skrbm.evaluation import Density, LogPartition
 from skrbm.inference import TAP, Gibbs
 from skrbm.inputs import Coordinates, Rows
-from skrbm.learning import ChainPhase, EarlyStopping, FixedPointPhase, LikelihoodMonitor, _tracking
+from skrbm.learning import (
+    CHAINS,
+    ChainPhase,
+    EarlyStopping,
+    FixedPointPhase,
+    LikelihoodMonitor,
+    _tracking,
+)
 from skrbm.learning._likelihood import moment_mismatch
 from skrbm.machine import Machine, free_energy
 from skrbm.units import Bernoulli, Poisson, Theta
@@ -48,7 +55,7 @@ def parts(watch, X):
 
 def monitor(machine, X, phase=None, held_out=True, density=Density, coordinates=None, **options):
     rows = Rows(X, machine.units[0], machine.dtype, coordinates=coordinates)
-    phase = ChainPhase(Gibbs(), "data") if phase is None else phase
+    phase = CHAINS["data"](Gibbs()) if phase is None else phase
     train, validation = positions(rows) if held_out else (np.arange(len(rows)), None)
     settings = {"stopping": EarlyStopping(patience=1, tol=0.25), "batch_size": 7}
     options = settings | {"seed": np.random.SeedSequence(0)} | options

@@ -9,7 +9,7 @@ from skrbm.arrays import make_rng
 from skrbm.estimators.conditional._machine import ConditionalGradient, ConditionalMachine
 from skrbm.inference import TAP, Gibbs
 from skrbm.inputs import Coordinates
-from skrbm.learning import NATURAL, ChainPhase, FixedPointPhase, StandardParameters
+from skrbm.learning import CHAINS, NATURAL, ChainPhase, FixedPointPhase, StandardParameters
 from skrbm.learning._natural import natural_difference, natural_difference_given
 from skrbm.machine import Block, Machine, Moments, data_moments
 from skrbm.units import Bernoulli, Categorical, Gaussian, Poisson
@@ -29,7 +29,7 @@ MACHINES = {
 }
 PHASES = {
     "persistent": ChainPhase(Gibbs()),  # data and chains in one block
-    "data": ChainPhase(Gibbs(), "data"),
+    "data": CHAINS["data"](Gibbs()),
     "tap": FixedPointPhase(TAP(max_iter=5), "data"),
 }
 
@@ -51,7 +51,7 @@ def make(visible, hidden, parameters):
 def along(machine, moments, parameters, offsets):
     """Moments as one vector: those that parameters belong to, about means of the layers."""
     slopes = parameters.gradient(machine, moments)
-    arrays = parameters.centered(slopes, machine, offsets, False).arrays(None)
+    arrays = parameters.centered(slopes, machine, offsets).arrays(parameters.of(machine))
     return np.concatenate([part.ravel() for part in arrays])
 
 
@@ -96,7 +96,7 @@ def test_it_is_the_gradient_times_the_inverse_of_the_metric(units, phase):
     """The metric is that of the model's rows, and of the data's where equations have none."""
     parameters, machine = units[2], make(*units)
     rng = make_rng(0, machine.weights[0])
-    chains = ChainPhase(Gibbs(10), "noise")
+    chains = CHAINS["noise"](Gibbs(10))
     X = chains.init(machine, rng, 30, np.zeros((1, N_VISIBLE))).chains.layers[0]
     state = phase.init(machine, rng, 25, X)
     _, data, model = phase.phases(machine, state, X, rng)

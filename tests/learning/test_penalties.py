@@ -54,7 +54,7 @@ def test_proximal_steps_minimise(name, lengths):
     generator = np.random.default_rng(0)
     X = generator.normal(size=(3, 8)) * np.array([0.3, 1, 4])[:, None]
     steps = steps_of(lengths, X.shape, generator)
-    W = X - PENALTIES[name].taken(X, ALPHA * steps, SITES)
+    W = X - PENALTIES[name](X, ALPHA * steps, SITES)
     for row, x, d in zip(W, X, np.broadcast_to(steps, X.shape), strict=True):
         lowest = objective(name, row, x, d)
         found = minimize(

@@ -11,9 +11,10 @@ from _machines import gradient, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm.arrays import make_rng
-from skrbm.inference import Gibbs
-from skrbm.learning import ChainPhase
-from skrbm.learning._weighted import Weighted, reweighted
+from skrbm.inference import Chains, Gibbs
+from skrbm.learning import CHAINS, ChainPhase
+from skrbm.learning._chains import Run
+from skrbm.learning._weighted import Weighted
 from skrbm.machine import Machine, free_energy
 from skrbm.units import Bernoulli, Gaussian, Theta
 
@@ -43,7 +44,6 @@ def followed(phase, kind=Bernoulli, end=2.5, n_steps=120):
     state = phase.init(machine, rng, N, X)
     for t in np.linspace(0.0, end, n_steps):
         machine = on_the_way(t, kind)
-        state = phase.reviewed(machine, state, rng)
         state, _, model = phase.phases(machine, state, X, rng)
     return machine, state, model
 
@@ -60,21 +60,30 @@ def test_chains_have_the_shares_of_modes_that_change(kind, options):
     Resampling adds less than as much, so that 0.018 are the most, and 5 of these are allowed: were
     the error normal, the test would fail with a probability of 6e-7.
     """
-    machine, state, model = followed(ChainPhase(Gibbs(**options), "weighted"), kind)
+    machine, state, model = followed(CHAINS["weighted"](Gibbs(**options)), kind)
     exact = Exact(machine)
     rows = state.chains.layers[0]
     draws = exact.sample(np.random.default_rng(0), 100_000)[0]
     truth = share_of_ones(draws)
     assert 0.7 < truth < 0.95
-    weights = state.weighted.weights()
+    weights = CHAINS["weighted"](Gibbs()).weights(state)
     assert abs(share_of_ones(rows, weights) - truth) < 0.09
     assert_allclose(gradient(machine, model)[0], exact.mean(0), atol=0.11)
     assert weights.sum() == pytest.approx(1) and 1 / (weights**2).sum() > N / 3
     # What is shown of the chains, and later fits start from, has no weights.
-    shown = ChainPhase(Gibbs(), "weighted").visible(state)
+    shown = CHAINS["weighted"](Gibbs()).visible(state)
     assert share_of_ones(shown) == pytest.approx(share_of_ones(rows, weights), abs=0.03)
     _, stuck, _ = followed(ChainPhase(Gibbs(**options)), kind)
     assert abs(share_of_ones(stuck.chains.layers[0]) - truth) > 0.15  # as the test must see
+
+
+PHASE = CHAINS["weighted"](Gibbs())
+
+
+def reweighted(machine, rows, state, rng):
+    """Rows and weights of chains for a machine that has changed."""
+    found = PHASE.reviewed(machine, Run(Chains((rows, None)), more=state), rng)
+    return found.chains.layers[0], found.more
 
 
 def weights_by(machine, rows, first):
@@ -93,7 +102,7 @@ def test_weights_grow_by_the_change_of_the_density():
     found, after = reweighted(machine, rows, state, rng)
     expected = weights_by(machine, rows, first) * np.exp(before)
     assert_array_equal(found, rows)
-    assert_allclose(after.weights(), expected / expected.sum(), rtol=1e-10)
+    assert_allclose(PHASE.weights(Run(None, more=after)), expected / expected.sum(), rtol=1e-10)
     assert_allclose(after.energies, free_energy(machine, rows), rtol=1e-12)
 
 

@@ -20,7 +20,7 @@ from skrbm.arrays import Columns, make_rng, to_numpy
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import AIS, SMC, Gibbs, NaiveMeanField, Tempering, clamped, held
 from skrbm.inputs import Coordinates
-from skrbm.learning import NATURAL, SGD, WhitenedParameters
+from skrbm.learning import NATURAL, SGD, StandardParameters
 from skrbm.machine import (
     Block,
     Machine,
@@ -250,7 +250,7 @@ def test_gradients_are_those_of_the_likelihood(whitened):
     if whitened:
         offset = np.array([1.0, -2.0, 0.5, 0.0])
         root = np.linalg.cholesky(precision_matrix(seed=5))
-        parameters = WhitenedParameters(
+        parameters = StandardParameters(
             Coordinates(offset, np.ones(N)), np.zeros(N, bool), root=root, columns=np.arange(N)
         )
         same = parameters.machine(machine, parameters.of(machine))
@@ -275,7 +275,7 @@ def test_moments_of_weighted_rows_are_weighted_sums():
 
 def test_a_step_that_would_lose_positive_definiteness_keeps_the_matrix():
     machine = machine_of()
-    parameters = WhitenedParameters(
+    parameters = StandardParameters(
         Coordinates(np.zeros(N), np.ones(N)),
         np.zeros(N, dtype=bool),
         root=np.eye(N),
@@ -487,7 +487,7 @@ def test_other_libraries_compute_the_same(library):
     Y, seen = xp.asarray(X), xp.asarray(observed)
     own, theirs = machine.thetas[0], thetas[0]
     whole = [
-        WhitenedParameters(
+        StandardParameters(
             Coordinates(f(np.ones(N)), f(np.full(N, 2.0))),
             f(np.zeros(N, dtype=bool)),
             root=f(np.linalg.cholesky(precision_matrix(seed=5))),
@@ -624,7 +624,7 @@ def test_gradients_beside_columns_of_other_kinds():
     moments = data_moments(machine, X) - data_moments(machine, X[:7])
     offset, scale = np.zeros(8), np.ones(8)
     offset[REAL], scale[1] = [1.0, -2.0, 0.5], 2.0
-    parameters = WhitenedParameters(
+    parameters = StandardParameters(
         Coordinates(offset, scale),
         np.zeros(8, dtype=bool),
         root=np.linalg.cholesky(precision_matrix(3, seed=4)),

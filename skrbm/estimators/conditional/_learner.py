@@ -18,7 +18,7 @@ from ...arrays import (
 from ...exceptions import DivergenceError
 from ...inference import chain_ends
 from ...inputs import DistinctRows, split_missing
-from ...learning import Average, BatchLearner, Monitor
+from ...learning import BatchLearner, Monitor
 from ...machine import free_energy
 from ...units import Theta
 from .._targets import initial_field, known_values
@@ -79,7 +79,7 @@ class ConditionalLearner(BatchLearner):
     def __init__(self, objective, decision, sweeps, optimizer, **options):
         super().__init__(**options)
         self.objective, self.decision = objective, decision
-        self.sweeps, self.optimizer = sweeps, optimizer
+        self.sweeps, self.optimizer, self.averages = sweeps, optimizer, optimizer.average
 
     def before_epoch(self, training, rate):
         training.phase_state = n_sweeps = self.sweeps(training.n_epochs + 1)
@@ -131,12 +131,7 @@ class ConditionalLearner(BatchLearner):
                     now *= float(part)
                     now += float(1 - part) * old
             length *= float(part)
-        if not optimizer.average:
-            training.average = None
-        elif training.average is None:
-            training.average = Average.of(machine, optimizer.makes_zeros)
-        else:
-            training.average = training.average.moved(machine, optimizer.makes_zeros)
+        self.average(training)
         return length
 
 
