@@ -1,14 +1,12 @@
 """Kinds of visible and hidden units."""
 
 from ._base import Theta, Unit, log_weight
-from ._binary import Bernoulli, Spin
+from ._binary import Bernoulli, Fractional, Spin
 from ._categorical import Categorical
 from ._columns import ColumnUnits, joined
-from ._counts import Binomial, Poisson
-from ._fractional import Fractional
+from ._counts import Binomial, Multinomial, Poisson
 from ._gaussian import Gaussian
 from ._interval import TruncatedGaussBernoulli, TruncatedGaussian
-from ._multinomial import Multinomial
 from ._relu import DoubleReLU, ReLU
 from ._spiked import SpikedGaussian
 

@@ -26,6 +26,7 @@ def _by_parts(name):
         parts = zip(units.units, *split, strict=True)
         return units._join([getattr(unit, name)(*own) for unit, *own in parts])
 
+    method.__name__ = name
     return method
 
 
