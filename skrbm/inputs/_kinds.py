@@ -1,11 +1,11 @@
 """The kinds of columns of tables: their units, and the encoding of their values.
 
 A column has a ``name``, the ``dtype`` of the user's column, a ``kind``, the ``unit`` of its
-``width`` encoded columns, and three methods: ``encode(column)`` returns values of the unit, NaN
+``width`` encoded columns, and two methods: ``encode(column)`` returns values of the unit, NaN
 where missing, and the labels that are unknown; ``decode(rows, drawn)`` returns values of rows of
-the unit, or of their means; ``log_volume(rows)`` returns by how much log-densities of values exceed
-those of encoded rows. ``is_named`` tells labels from numbers, and ``is_site`` columns that are
-encoded as one column for each value, by codes, -1 where missing.
+the unit, or of their means. Real and spiked ones have ``log_volume(rows)``: by how much
+log-densities of values exceed those of encoded rows. ``is_named`` tells labels from numbers, and
+``is_site`` columns that are encoded as one column for each value, by codes, -1 where missing.
 """
 
 import warnings
@@ -77,9 +77,6 @@ class NamedColumn:
         if self.is_site:
             return self.values[rows.argmax(axis=1)]
         return self.values[np.minimum(rows[:, 0] > 0.5, len(self.values) - 1)]
-
-    def log_volume(self, rows):
-        return np.zeros(len(rows))
 
 
 @dataclass(frozen=True)
@@ -158,9 +155,6 @@ class NumberColumn:
         return self._typed(
             (rows @ np.arange(self.width) if self.is_site else rows[:, 0]) + self._origin
         )
-
-    def log_volume(self, rows):
-        return np.zeros(len(rows))
 
     def _typed(self, numbers):
         """Return numbers that the dtype of the column can hold.

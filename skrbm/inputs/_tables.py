@@ -120,16 +120,14 @@ class TableEncoder:
     def unit(self):
         """The units of the encoded columns, a ColumnUnits."""
         columns = [self.table[j] for j in self.order]
-        pairs = [(self._unit_of(column), column.width) for column in columns if not column.is_site]
-        parts = [
-            (unit, sum(width for _, width in same)) for unit, same in groupby(pairs, itemgetter(0))
-        ]
         sizes = tuple(column.width for column in columns if column.is_site)
+        pairs = []
+        for column in columns[: len(columns) - len(sizes)]:
+            is_joint = column.kind in ("real", "skewed") and self.covariance == "full"
+            unit = Gaussian(covariance="full") if is_joint else column.unit
+            pairs.append((unit, column.width))
+        parts = [(unit, sum(n for _, n in same)) for unit, same in groupby(pairs, itemgetter(0))]
         return ColumnUnits([*parts, (Categorical(sizes), sum(sizes))] if sizes else parts)
-
-    def _unit_of(self, column):
-        is_joint = column.kind in ("real", "skewed") and self.covariance == "full"
-        return Gaussian(covariance="full") if is_joint else column.unit
 
     def encode(self, columns):
         """Return the columns of units, dense, or in a CSR matrix if there are categories."""
@@ -167,10 +165,11 @@ class TableEncoder:
             Of objects, if columns have values of other kinds than numbers; numbers are in the
             library of the rows.
         """
-        parts = []
+        parts, columns = [], [self.table[j] for j in self.order]
+        ends = np.cumsum([column.width for column in columns])[:-1]
         for rows in blocks:
-            columns = self._split(to_numpy(rows))
-            parts.append([column.decode(own, drawn) for column, own in columns])
+            pairs = zip(columns, np.split(to_numpy(rows), ends, axis=1), strict=True)
+            parts.append([column.decode(own, drawn) for column, own in pairs])
         found = map(np.concatenate, zip(*parts, strict=True))
         values = [own for _, own in sorted(zip(self.order, found, strict=True), key=itemgetter(0))]
         if given is not None:
@@ -189,12 +188,6 @@ class TableEncoder:
             X = X.astype(dtypes.pop())
         return from_numpy(X, rows) if is_foreign(rows) and X.dtype.kind in "biuf" else X
 
-    def _split(self, rows):
-        """Return pairs of the columns, in the order of the units, and their parts of rows."""
-        columns = [self.table[j] for j in self.order]
-        ends = np.cumsum([column.width for column in columns])
-        return list(zip(columns, np.split(rows, ends[:-1], axis=1), strict=True))
-
     def log_volume(self, rows):
         """Return by how much log-densities of rows of the table exceed those of encoded rows.
 
@@ -205,7 +198,8 @@ class TableEncoder:
         numbers = rows[:, : sum(column.width for column in columns)]
         numbers = numbers.toarray() if sp.issparse(numbers) else to_numpy(numbers)
         for column in columns:
-            total += column.log_volume(numbers[:, start : start + column.width])
+            if isinstance(column, RealColumn | SpikedColumn):
+                total += column.log_volume(numbers[:, start : start + column.width])
             start += column.width
         return from_numpy(total, rows) if is_foreign(rows) else total
 

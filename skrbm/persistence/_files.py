@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from .._sklearn import is_of_scikit_learn
 from ..arrays import from_numpy, is_foreign, to_numpy
 
-_FORMAT = 3
+_FORMAT = 2
 _LIBRARIES = ("torch", "cupy", "array_api_strict")
 _TREE = "tree"  # name of the JSON among the arrays
 _ROOMS = "arrays", "estimators", "inference", "inputs", "learning", "machine", "units"
@@ -172,7 +172,7 @@ class _Writer:
     """Convert values to JSON, in which arrays are numbers of ``arrays``."""
 
     def __init__(self):
-        self.arrays, self._numbers, self._kept = [], {}, []
+        self.arrays, self._numbers = [], {}
 
     def tree(self, value, path):
         """Return a value as JSON; ``path`` is its name in errors."""
@@ -198,10 +198,10 @@ class _Writer:
             return {"array": number, "library": library, "device": str(value.device)}
         if isinstance(value, np.random.SeedSequence):
             return {"seed": self.tree(value.state, path)}
-        if isinstance(value, np.random.Generator | np.random.RandomState):
-            is_new = isinstance(value, np.random.Generator)
-            state = value.bit_generator.state if is_new else value.get_state(legacy=False)
-            return {"generator": self.tree(state, path)}
+        if isinstance(value, np.random.Generator):
+            return {"generator": self.tree(value.bit_generator.state, path)}
+        if isinstance(value, np.random.RandomState):
+            return {"generator": self.tree(value.get_state(legacy=False), path)}
         name = type(value).__name__
         if _types().get(name) is not type(value):
             raise TypeError(
@@ -221,10 +221,9 @@ class _Writer:
     def _number(self, value, array):
         """Return the number of an array, one for each object."""
         if id(value) not in self._numbers:
-            self._numbers[id(value)] = len(self.arrays)
+            self._numbers[id(value)] = len(self.arrays), value  # which keeps its id
             self.arrays.append(array)
-            self._kept.append(value)  # keeps its id from being used again
-        return self._numbers[id(value)]
+        return self._numbers[id(value)][0]
 
 
 class _Reader:
