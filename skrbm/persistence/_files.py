@@ -214,7 +214,7 @@ class _Writer:
         elif isinstance(value, tuple):
             state = value._asdict()
         else:
-            state = value.__getstate__() if hasattr(value, "__setstate__") else vars(value)
+            state = value.__getstate__() if hasattr(type(value), "__setstate__") else vars(value)
         state = {k: self.tree(v, f"{path}.{k}") for k, v in state.items()}
         return {"type": name, "state": state}
 
