@@ -2,7 +2,7 @@
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -38,7 +38,7 @@ from ._encoded import (
 from ._layouts import OneLayer
 from ._log_partition import checked_log_partition, log_partition_of_scores, solved_log_partition
 from ._posterior import N_STEPS, chains_of, drawn_given, hidden_means, imputed
-from ._shared import set_params
+from ._shared import Estimator
 
 _BLOCK_ROWS = 1024  # whose log-weights are computed together
 
@@ -61,7 +61,7 @@ def _learns_by_fixed_points(estimator):
 
 
 class DensityModel(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, BaseEstimator
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, Estimator
 ):
     """What fitted machines do that are density models of X, however they learn.
 
@@ -73,7 +73,6 @@ class DensityModel(
     """
 
     _doc_link_module, _doc_link_template = DOC_LINK
-    set_params = set_params
     _layout = OneLayer()
     _takes_missing = False  # NaN for visible units that are latent
     _has_lengths = False  # rows of counts, which have a distribution given their sum

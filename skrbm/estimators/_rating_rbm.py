@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import DOC_LINK, InstanceOf, StrOptions, _fit_context
@@ -22,12 +22,12 @@ from ..machine import Machine, condition, conditional
 from ..units import Bernoulli, Gaussian, Theta
 from ._layouts import OneLayer
 from ._recipe import Recipe, check_layers
-from ._shared import optimizer_of, set_params, shares_parameters
+from ._shared import Estimator, optimizer_of, shares_parameters
 from ._training import is_automatic, keeps_features, seeds_of_fit, trainer_of
 
 
 @shares_parameters
-class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Restricted Boltzmann machine for ratings of items by users.
 
     Rows are users and columns are items. A rating is the sum of the overall mean, effects of the
@@ -101,7 +101,6 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     """
 
     _doc_link_module, _doc_link_template = DOC_LINK
-    set_params = set_params
     _layout = OneLayer()
     _optimizer_defaults: ClassVar[dict] = {"centered": False}
     _parameter_constraints: ClassVar[dict] = {

@@ -7,7 +7,6 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import (
-    BaseEstimator,
     ClassifierMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
@@ -42,7 +41,7 @@ from ..units import Bernoulli, ColumnUnits, Gaussian
 from ._categorical_rbm import CategoricalRBM
 from ._encoded import decoded, encoded, takes_table
 from ._rbm import RBM
-from ._shared import set_params, unit_of
+from ._shared import Estimator, unit_of
 from ._tabular_rbm import TabularRBM
 from ._targets import check_known, check_targets, targets_of
 from ._training import check_settings_of_ranks, keeps_features
@@ -71,9 +70,7 @@ class LabelledRBM(RBM):
         return replace(super()._recipe(rows), labels=self.labels, fallback=None)
 
 
-class RBMClassifier(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator
-):
+class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Estimator):
     """Classifier by a joint density of features and labels.
 
     An RBM with label units next to the features (Larochelle and Bengio 2008): one categorical site
@@ -138,7 +135,6 @@ class RBMClassifier(
     """
 
     _doc_link_module, _doc_link_template = DOC_LINK
-    set_params = set_params
     _fits_on_ranks = True
     _parameter_constraints: ClassVar[dict] = {
         "estimator": [*map(InstanceOf, (RBM, TabularRBM, CategoricalRBM)), None],

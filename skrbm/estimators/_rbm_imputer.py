@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.impute import MissingIndicator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -16,12 +16,12 @@ from .._sklearn import (
     _safe_indexing,
 )
 from ..inputs import is_frame
-from ._shared import set_params
+from ._shared import Estimator
 from ._training import keeps_features
 from ._wrapped import as_table, fitted_density, observed_columns
 
 
-class RBMImputer(TransformerMixin, BaseEstimator):
+class RBMImputer(TransformerMixin, Estimator):
     """Imputation of missing values by a restricted Boltzmann machine.
 
     An RBM is fitted to the rows, whose missing values are latent variables. Each missing value is
@@ -81,7 +81,6 @@ class RBMImputer(TransformerMixin, BaseEstimator):
     """
 
     _doc_link_module, _doc_link_template = DOC_LINK
-    set_params = set_params
     _parameter_constraints: ClassVar[dict] = {
         "estimator": [HasMethods(["fit", "impute"]), None],
         "add_indicator": ["boolean"],

@@ -4,17 +4,17 @@ from numbers import Real
 from typing import ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.base import OutlierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import DOC_LINK, HasMethods, Interval, _fit_context
-from ._shared import set_params
+from ._shared import Estimator
 from ._training import keeps_features
 from ._wrapped import as_table, fitted_density, observed_columns, without_column
 
 
-class RBMOutlierDetector(OutlierMixin, BaseEstimator):
+class RBMOutlierDetector(OutlierMixin, Estimator):
     """Outlier detection by the likelihood of a restricted Boltzmann machine.
 
     An RBM is fitted to all rows, and the rows with the lowest likelihood are outliers. It can
@@ -66,7 +66,6 @@ class RBMOutlierDetector(OutlierMixin, BaseEstimator):
     """
 
     _doc_link_module, _doc_link_template = DOC_LINK
-    set_params = set_params
     _parameter_constraints: ClassVar[dict] = {
         "estimator": [HasMethods(["fit", "score_samples"]), None],
         "contamination": [Interval(Real, 0, 0.5, closed="right")],

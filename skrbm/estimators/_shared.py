@@ -8,9 +8,9 @@ from numbers import Integral, Real
 
 from sklearn.base import BaseEstimator
 
-from .._checks import look_up
+from .._checks import hint, look_up
 from .._params import plain
-from .._sklearn import HasMethods, InstanceOf, Interval, StrOptions
+from .._sklearn import HasMethods, InstanceOf, Interval, InvalidParameterError, StrOptions
 from ..inference import FixedPoint, Sampler, method_names
 from ..learning import OPTIMIZERS, EarlyStopping, Optimizer
 from ..units import UNITS, Unit
@@ -218,26 +218,41 @@ def optimizer_of(estimator):
     return kind(**{field.name: own[field.name] for field in fields(kind) if field.name in own})
 
 
-def set_params(self, **params):
-    """Set parameters of the estimator, and of objects among them, as in ``inference__damping``.
+class Estimator(BaseEstimator):
+    """scikit-learn's estimator, with clear errors about objects among the parameters."""
 
-    Parameters
-    ----------
-    **params
-        New values by name.
+    def set_params(self, **params):
+        """Set parameters of the estimator, and of objects among them (``inference__damping``).
 
-    Returns
-    -------
-    self : object
+        Parameters
+        ----------
+        **params
+            New values by name.
 
-    Raises
-    ------
-    ValueError
-        If a name is unknown, or belongs to an object where the estimator has none.
-    """
-    own = self.get_params(deep=False) | params
-    for key in params:
-        name, _, nested = key.partition("__")
-        if nested and name in own and not hasattr(own[name], "set_params"):
-            raise ValueError(f"{key} needs an object with parameters for {name}, not {own[name]!r}")
-    return BaseEstimator.set_params(self, **params)
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If a name is unknown, or belongs to an object where the estimator has none.
+        """
+        own = self.get_params(deep=False) | params
+        for key in params:
+            name, _, nested = key.partition("__")
+            if nested and name in own and not hasattr(own[name], "set_params"):
+                raise ValueError(
+                    f"{key} needs an object with parameters for {name}, not {own[name]!r}"
+                )
+        return super().set_params(**params)
+
+    def _validate_params(self):
+        try:
+            super()._validate_params()
+        except InvalidParameterError as error:
+            name = str(error).split("'")[1]  # "The 'name' parameter of ..."
+            kinds = self._parameter_constraints[name]
+            names = [option for kind in kinds for option in getattr(kind, "options", ())]
+            near = hint(getattr(self, name), names)
+            raise InvalidParameterError(str(error).rstrip(".") + near if near else error) from None

@@ -133,6 +133,8 @@ def test_a_classifier_keeps_its_features_if_a_fit_fails():
 def test_near_misses_of_names_are_told():
     with pytest.raises(ValueError, match="did you mean 'smc'"):
         small(RBM).fit(binary_data()).log_partition("smd")
+    with pytest.raises(ValueError, match="did you mean 'gaussian'"):
+        RBM(visible="gausian").fit(binary_data())
 
 
 # ------------------------------------------------------------------ machines without units

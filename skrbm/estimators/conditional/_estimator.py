@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import numpy as np
 from sklearn.base import (
-    BaseEstimator,
     ClassifierMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
@@ -41,7 +40,7 @@ from ...learning import EarlyStopping, StepLength, Trainer, Training, recorder
 from ...machine import free_energy
 from ...units import Bernoulli
 from .._recipe import check_layers
-from .._shared import optimizer_of, set_params, shares_parameters
+from .._shared import Estimator, optimizer_of, shares_parameters
 from .._targets import check_known, check_targets, known_values, targets_from, targets_of
 from .._training import (
     for_callbacks,
@@ -73,7 +72,7 @@ class ConditionalRBM(
     TransformerMixin,
     ClassifierMixin,
     CallbackSupportMixin,
-    BaseEstimator,
+    Estimator,
 ):
     """Conditional restricted Boltzmann machine: joint prediction of many binary outputs.
 
@@ -199,7 +198,6 @@ class ConditionalRBM(
 
     _optimizer_defaults: ClassVar[dict] = {"alpha": 0.0, "schedule": "linear"}
     _doc_link_module, _doc_link_template = DOC_LINK
-    set_params = set_params
 
     def __init__(
         self,
