@@ -19,6 +19,7 @@ from ._namespace import (
     are_finite,
     as_like,
     below,
+    can_replay,
     cast,
     copied,
     cumulative_sum,
@@ -42,7 +43,6 @@ from ._namespace import (
 )
 from ._products import add_products, matmul
 from ._random import CommonRng, Rng, make_rng, seed_sequence
-from ._replay import Replayed, can_replay
 from ._special import cholesky, erfcx, gammaln, inverse_factor, ndtri, solve_positive
 from ._summaries import Columns, ColumnSummary
 from ._threads import n_threads, one_blas_thread, share, split

@@ -4,6 +4,7 @@ NumPy 2 is its own array namespace; other libraries (torch, JAX, CuPy) have that
 ``array-api-compat``.
 """
 
+import sys
 from collections.abc import Sequence
 from math import exp, isfinite
 from typing import Any
@@ -29,6 +30,16 @@ def is_foreign(X: Any) -> bool:
 def is_torch(x: Any) -> bool:
     """Whether x is a tensor of torch, without an import of it."""
     return type(x).__module__.partition(".")[0] == "torch"
+
+
+def torch_of(x: Any) -> Any:
+    """Return torch if x is a tensor of it, else None."""
+    return sys.modules["torch"] if is_torch(x) else None
+
+
+def can_replay(x: Any) -> bool:
+    """Whether operations on an array can be recorded: those of a torch tensor on a GPU."""
+    return is_torch(x) and bool(x.is_cuda)
 
 
 def namespace(x: Any) -> Any:

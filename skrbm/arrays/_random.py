@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 from sklearn.utils import check_random_state
 
-from ._namespace import cast, from_numpy, is_foreign, is_torch, like, namespace, to_numpy
+from ._namespace import cast, from_numpy, is_foreign, is_torch, like, namespace, to_numpy, torch_of
 from ._types import Array
 
 Shape: TypeAlias = tuple[int, ...]
@@ -187,25 +187,20 @@ class _TorchRng(Rng):
 
     def _started(self) -> Any:
         """Return a generator of the device at the start of the stream."""
-        import torch
-
         seed = int(self._seed.generate_state(1, np.uint64)[0] >> 1)
-        return torch.Generator(device=self._reference.device).manual_seed(seed)
+        generator = torch_of(self._reference).Generator(device=self._reference.device)
+        return generator.manual_seed(seed)
 
     def uniform(self, shape: Shape) -> Array:
-        import torch
-
-        return torch.rand(shape, generator=self._torch, **like(self._reference))
+        return torch_of(self._reference).rand(shape, generator=self._torch, **like(self._reference))
 
     def normal(self, shape: Shape) -> Array:
-        import torch
-
-        return torch.randn(shape, generator=self._torch, **like(self._reference))
+        return torch_of(self._reference).randn(
+            shape, generator=self._torch, **like(self._reference)
+        )
 
     def signed(self, shape: Shape) -> tuple[Array, Any]:
-        import torch
-
-        noise = torch.empty(shape, **like(self._reference))
+        noise = torch_of(self._reference).empty(shape, **like(self._reference))
         return noise.uniform_(-1, 1, generator=self._torch), 1.0
 
     @contextmanager
@@ -224,10 +219,9 @@ class _TorchRng(Rng):
         return super().__getstate__() | {"_torch": to_numpy(self._torch.get_state())}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        import torch
-
         super().__setstate__(state)
-        self._torch, place = self._started(), torch.from_numpy(state["_torch"])
+        self._torch = self._started()
+        place = torch_of(self._reference).from_numpy(state["_torch"])
         if place.shape == self._torch.get_state().shape:  # else it is of another kind of device
             self._torch.set_state(place)
 

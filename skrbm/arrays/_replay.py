@@ -3,6 +3,8 @@
 Python takes some microseconds to start an operation, in which a GPU could do much. torch records
 the operations of a call as a CUDA graph, which is started as a whole. A replay computes what the
 call would: the same operations, and the next numbers of the same random stream.
+
+The module needs torch, so that only who has found :func:`can_replay` true imports it.
 """
 
 import gc
@@ -13,18 +15,17 @@ from functools import cache
 from threading import Lock
 from typing import Any, Literal
 
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
 from ._later import gathered, require
-from ._namespace import cast, is_foreign, is_torch, namespace
+from ._namespace import cast, is_foreign, namespace
 from ._types import Array
 
 _recording = Lock()  # held while a graph is recorded or destroyed
 _to_destroy: list[Any] = []  # graphs that have come to their end
 _COUNT = object()  # form of a whole number that counts
-
-
-def can_replay(x: Any) -> bool:
-    """Whether operations on an array can be recorded: those of a torch tensor on a GPU."""
-    return is_torch(x) and bool(x.is_cuda)
 
 
 class Replayed:
@@ -71,7 +72,7 @@ class Replayed:
         kind = key, tuple(x.shape), parts.form
         if kind not in self._seen:
             self._seen[kind] = None
-            with _watch(x.device) as watch:
+            with _Watch(x.device) as watch:
                 found = self._function(state, x)
             self.works = not watch.has_waited
             return found
@@ -120,13 +121,14 @@ class _Recording:
     """
 
     def __init__(self, function: Callable, rng: Any, parts: "_Parts", x: Array, like_it: Any):
-        import torch
-
         self.kinds = parts.kinds
         self._buffers = like_it._buffers if like_it else [part.clone() for part in parts.arrays]
         self._first = parts.moved(self._buffers, parts.counts)
-        self._x, self._graph, self._read = x.clone(), torch.cuda.CUDAGraph(), _read_arrays()
-        pool = like_it._graph.pool() if like_it else _new_pool(x)
+        self._x, self._graph, self._read = x.clone(), torch.cuda.CUDAGraph(), _ReadArrays()
+        if like_it:
+            pool = like_it._graph.pool()
+        else:
+            pool = torch.cuda.graph_pool_handle() if x.is_cuda else None
         here, apart = torch.cuda.current_stream(x.device), _stream_apart(x.device)
         with _alone():  # with the stream, which is that of all threads
             apart.wait_stream(here)
@@ -172,13 +174,6 @@ class _Recording:
         return self._after.moved(self._buffers, counts), numbers
 
 
-def _new_pool(x: Array) -> Any:
-    """Return what graphs that share memory have in common."""
-    import torch
-
-    return torch.cuda.graph_pool_handle() if x.is_cuda else None
-
-
 def _end(graph: Any, device: Any, pool: Any) -> None:
     """End a recording.
 
@@ -186,8 +181,6 @@ def _end(graph: Any, device: Any, pool: Any) -> None:
     frees no memory that is kept for later when it needs some. Before torch 2.13 its default
     generator of random numbers also is in a recording until one ends well.
     """
-    import torch
-
     try:
         graph.capture_end()
     except RuntimeError:
@@ -210,8 +203,6 @@ def _stream_apart(device: Any) -> Any:
     torch has few streams of each priority, and gives them out again: one of the usual priority may
     be the stream of another thread, whose operations would then be recorded too.
     """
-    import torch
-
     return torch.cuda.Stream(device, priority=-1)
 
 
@@ -312,55 +303,45 @@ _WAITS |= {"_unique2", "unique_consecutive", "unique_dim", "_linalg_check_errors
 _INDEXES = {"index", "index_put", "index_put_", "_index_put_impl_"}
 
 
-def _watch(device: Any) -> Any:
-    """Return a context whose ``has_waited`` tells whether the processor waited for a device in it.
+class _Watch(TorchDispatchMode):
+    """Tells by ``has_waited`` whether the processor waited for a device in this context.
 
     A recording that fails tells the same, but torch does not give its memory back.
     """
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Watch(TorchDispatchMode):
-        has_waited = False
+    def __init__(self, device: Any) -> None:
+        super().__init__()
+        self.device, self.has_waited = device, False
 
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore
-            name = func.overloadpacket.__name__
-            indexes = args[1] if name in _INDEXES else ()
-            waits = any(i is not None and i.dtype == torch.bool for i in indexes) or name in _WAITS
-            if waits and args[0].device == device:
-                self.has_waited = True
-            return func(*args, **(kwargs or {}))
-
-    return Watch()
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore
+        name = func.overloadpacket.__name__
+        indexes = args[1] if name in _INDEXES else ()
+        waits = any(i is not None and i.dtype == torch.bool for i in indexes) or name in _WAITS
+        if waits and args[0].device == self.device:
+            self.has_waited = True
+        return func(*args, **(kwargs or {}))
 
 
-def _read_arrays() -> Any:
-    """Return a context that keeps the arrays that operations in it read, if they are not of it.
+class _ReadArrays(TorchDispatchMode):
+    """Keeps the arrays that operations in this context read, if they are not of it.
 
     A recording reads from their memory, which must not be given to others before it ends.
     """
-    from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils._pytree import tree_leaves
 
-    class ReadArrays(TorchDispatchMode):
-        def __init__(self) -> None:
-            super().__init__()
-            self.kept: dict[int, Any] = {}
-            self.own: set[int] = set()
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[int, Any] = {}
+        self.own: set[int] = set()
 
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore
-            for place, x in self._arrays((args, kwargs)):
-                if place not in self.own:
-                    self.kept[place] = x
-            found = func(*args, **(kwargs or {}))
-            self.own.update(place for place, _ in self._arrays(found) if place not in self.kept)
-            return found
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore
+        for place, x in self._arrays((args, kwargs)):
+            if place not in self.own:
+                self.kept[place] = x
+        found = func(*args, **(kwargs or {}))
+        self.own.update(place for place, _ in self._arrays(found) if place not in self.kept)
+        return found
 
-        @staticmethod
-        def _arrays(tree):  # type: ignore
-            import torch
-
-            leaves = (x for x in tree_leaves(tree) if isinstance(x, torch.Tensor))
-            return [(x.untyped_storage().data_ptr(), x) for x in leaves]
-
-    return ReadArrays()
+    @staticmethod
+    def _arrays(tree):  # type: ignore
+        leaves = (x for x in tree_leaves(tree) if isinstance(x, torch.Tensor))
+        return [(x.untyped_storage().data_ptr(), x) for x in leaves]

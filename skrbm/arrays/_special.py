@@ -1,22 +1,12 @@
 """Functions that the array API standard does not have, or not as they are needed."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from scipy import linalg, special
 
-from ._namespace import from_numpy, is_foreign, is_torch, namespace, to_numpy
+from ._namespace import from_numpy, is_foreign, namespace, to_numpy, torch_of
 from ._types import Array
-
-
-def _torch_of(x: Array) -> Any:
-    """Return torch if x is a tensor of it, else None."""
-    if not is_torch(x):
-        return None
-    import torch
-
-    return torch
 
 
 def _special(name: str, doc: str) -> Callable[[Array], Array]:
@@ -25,7 +15,7 @@ def _special(name: str, doc: str) -> Callable[[Array], Array]:
     def function(x: Array) -> Array:
         if not is_foreign(x):
             return getattr(special, name)(x)
-        torch = _torch_of(x)
+        torch = torch_of(x)
         if torch is not None:
             return getattr(torch.special, name)(x)
         return from_numpy(getattr(special, name)(to_numpy(x)), x)  # by way of the host
@@ -41,7 +31,7 @@ ndtri = _special("ndtri", "Return the quantiles of the standard normal distribut
 
 def cholesky(M: Array) -> Array:
     """Return lower factors of matrices, the last two axes of M; one that has none is all NaN."""
-    xp, torch = namespace(M), _torch_of(M)
+    xp, torch = namespace(M), torch_of(M)
     if torch is not None:  # whose own function waits for the device, and raises an error
         L, info = torch.linalg.cholesky_ex(M)
         return torch.where((info == 0)[..., None, None], L, torch.nan)
@@ -58,7 +48,7 @@ def inverse_factor(M: Array) -> Array:
 
     M has matrices in its last two axes.
     """
-    L, xp, torch = cholesky(M), namespace(M), _torch_of(M)
+    L, xp, torch = cholesky(M), namespace(M), torch_of(M)
     if torch is not None:
         one = torch.eye(M.shape[-1], dtype=M.dtype, device=M.device)
         return torch.linalg.solve_triangular(L, one.expand_as(L), upper=False)
@@ -73,7 +63,7 @@ def solve_positive(M: Array, b: Array) -> Array:
 
     It is all NaN if M is not positive definite.
     """
-    L, torch = cholesky(M), _torch_of(M)
+    L, torch = cholesky(M), torch_of(M)
     if torch is not None:
         return torch.cholesky_solve(b[:, None], L)[:, 0]
     if is_foreign(M):

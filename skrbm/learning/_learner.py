@@ -9,7 +9,6 @@ import numpy as np
 
 from .._ranks import ranks
 from ..arrays import (
-    Replayed,
     can_replay,
     cast,
     copied,
@@ -428,6 +427,8 @@ class MomentLearner(BatchLearner):
             read = rate > 0
         if read == self._alike[0] and training.rng is self._alike[1]:
             return
+        from ..arrays._replay import Replayed  # which needs torch
+
         self._alike = read, training.rng
         learning = weakref.ref(self)  # so that recordings end with the fit, not by a collection
 

@@ -16,13 +16,15 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 import skrbm
-from skrbm.arrays import Replayed, make_rng, put_off, require, to_numpy
+from skrbm.arrays import make_rng, put_off, require, to_numpy
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, Gibbs, GibbsLangevin
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("array_api_compat")
 from _recorded import recorded_on_the_processor  # noqa: E402
+
+from skrbm.arrays._replay import Replayed  # noqa: E402
 
 pytestmark = [
     pytest.mark.arrays,
