@@ -412,8 +412,8 @@ class Unit:
         return DivergenceError(
             f"the precision of {self} units is not positive, so that their density cannot be "
             "normalized: couplings are too strong for units without bounds; use units with bounds, "
-            "a larger min_precision, inference='naive_mean_field' or a sampler, a lower "
-            "learning_rate or a larger alpha, or scale X"
+            "such as TruncatedGaussian, a larger min_precision, inference='naive_mean_field' or a "
+            "sampler, a lower learning_rate or a larger alpha, or scale X"
         )
 
     def project(self, theta: Theta) -> Theta:
