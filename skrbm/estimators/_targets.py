@@ -205,7 +205,7 @@ def targets_of(y, classes=None, *, unlabelled=None, one_unit=False):
     if others.size:
         raise ValueError(f"y has labels {others} that are not in classes")
     if len(classes) < 2:
-        raise ValueError(f"a classifier needs at least two classes, and y has {classes}")
+        raise ValueError(f"y has {len(classes)} class(es), and a classifier needs at least two")
     return Targets(classes, one_unit=one_unit and len(classes) == 2, unlabelled=unlabelled)
 
 
