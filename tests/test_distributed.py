@@ -197,7 +197,7 @@ def test_a_fit_of_workers_goes_on_from_checkpoints(client, tmp_path):
     assert found is begun and found.n_iter_ == 6
     assert_array_equal(found.components_, whole.components_)
     assert len(list((tmp_path / "rank-1").iterdir())) > 3
-    with pytest.raises(ValueError, match="other data"):
+    with pytest.raises(ValueError, match="had other rows"):
         fit(clone(rbm), blocks_of(X[::-1] + 1e-3), resume=tmp_path, client=client)
     with pytest.raises(ValueError, match="are of RBM, and this is TAPRBM"):
         fit(TAPRBM(3), blocks_of(X), resume=tmp_path, client=client)
