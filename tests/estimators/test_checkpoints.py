@@ -162,7 +162,7 @@ def test_other_data_are_rejected(name, which, tmp_path):
     cases += [(np.vstack([X, X[:1]]), *(np.vstack([part, part[:1]]) for part in y), None)]
     cases += [(X, 1 - part, None) for part in y]
     for other, *target, weights in cases:
-        with pytest.raises(ValueError, match="had other data"):
+        with pytest.raises(ValueError, match="had other rows"):
             resume(path, other, *target, sample_weight=weights)
     with pytest.raises(ValueError, match="features"):
         resume(path, X[:, 1:], *y)
