@@ -235,12 +235,12 @@ def test_the_variance_is_that_of_the_values_of_all_ranks():
 @pytest.mark.parametrize(
     ("estimator", "cut", "error"),
     [
-        (RBM(3, batch_size=10), 85, "rank 1 has 5 rows to learn from, fewer than the 9 batches"),
-        (RBM(3, inference=Gibbs(start="tempered")), 45, "tempered chains learn in one process"),
+        (RBM(3, batch_size=10), 85, "rank 1 has 5 rows, fewer than the 9 batches"),
+        (RBM(3, inference=Gibbs(start="tempered")), 45, "tempered chains"),
         (
             TAPRBM(3, inference=TAP(max_iter=2, start="tempered")),
             45,
-            "tempered chains learn in one process",
+            "tempered chains",
         ),
         (ConditionalRBM(3), 45, "ConditionalRBM learns in one process"),
         (FrankWolfeRBM(), 45, "FrankWolfeRBM learns in one process"),
