@@ -45,6 +45,7 @@ from skrbm import (
     TabularRBM,
 )
 from skrbm.evaluation import pseudo_log_likelihood
+from skrbm.inference import GibbsLangevin
 
 
 def timed(runs, repeats):
@@ -182,8 +183,12 @@ def gaussian(repeats):
     X = np.random.default_rng(0).standard_normal((1700, 64))
     settings = {"n_components": 100, "batch_size": 100, "n_iter": 5, "random_state": 0}
     rows = []
-    for model in (GaussianBernoulliRBM(**settings), RBM(visible="gaussian", **settings)):
-        n_steps = model.inference.n_steps if hasattr(model.inference, "n_steps") else 1
+    chains = GibbsLangevin(n_steps=20, burn_in=0, adjust_after=None)
+    for model in (
+        GaussianBernoulliRBM(inference=chains, **settings),
+        RBM(visible="gaussian", inference="pcd", **settings),
+    ):
+        n_steps = getattr(model.inference, "n_steps", 1)
         name = f"{type(model).__name__}, {n_steps} steps"
         runs = {"fit": lambda model=model: model.fit(X)}
         runs["needed"] = lambda n=n_steps: chains_of_real_columns(X, 100, n, 5)
