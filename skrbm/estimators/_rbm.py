@@ -68,7 +68,7 @@ class RBM(BaseRBM):
         as ``Gibbs(n_steps=5, n_chains=200, start="weighted")`` or ``TAP(max_iter=50)``.
 
         By default chains are persistent, and fixed points start at data. With an automatic step
-        length, chains of discrete units are checked after 30 % of the epochs: if they do not
+        length, chains of discrete units are checked after a fifth of the epochs: if they do not
         mix, the fit restarts with weighted chains.
     {optimizer}
     {learning_rate = "auto"}

@@ -66,7 +66,7 @@ class Coordinates(NamedTuple):
         (W,), (own, hidden) = machine.weights, machine.thetas
         field = (own.field - own.precision * offset) * divisor
         coupled = hidden.field + machine.scale * (W @ offset)
-        thetas = Theta(field, own.precision * divisor**2), Theta(coupled)
+        thetas = Theta(field, own.precision * divisor * divisor), Theta(coupled)
         return replace(machine, thetas=thetas, weights=(W * divisor,)).astype(dtype)
 
     def machine_outward(self, machine):

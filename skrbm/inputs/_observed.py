@@ -53,8 +53,9 @@ class Observations:
 
     def deviation(self, y):
         """Return the standard deviation of numbers that belong to ``values``."""
-        mean = np.average(y, weights=self.counts)
-        return float(np.sqrt(np.average((y - mean) ** 2, weights=self.counts)))
+        apart = np.abs(y - np.average(y, weights=self.counts))
+        largest = apart.max() or 1.0  # whose square may overflow
+        return float(largest * np.sqrt(np.average((apart / largest) ** 2, weights=self.counts)))
 
     @property
     def spike(self):

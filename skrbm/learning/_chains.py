@@ -312,10 +312,9 @@ def noisy_base(machine, noise):
 def remaining(begin, end, rows):
     """Return the autocorrelation of chains from one step to another, a float.
 
-    It is the largest one along the first eight principal directions of data: 1 less the mean square
-    of the displacement of the chains, over that of their distances from the mean of the data at
-    both steps. So chains in one of several modes are correlated, and those of a machine that has
-    not yet learnt the variance along a direction are not.
+    It is the largest one along the first eight principal directions of data: 1 less the variance of
+    the displacement of the chains, over twice the variance of the data. Directions along which the
+    chains are much narrower than the data do not count, since the machine has not learnt them yet.
 
     Parameters
     ----------
@@ -325,7 +324,7 @@ def remaining(begin, end, rows):
     """
     mean = rows.mean(axis=0, dtype=np.float64)
     directions = np.linalg.svd(rows - mean, full_matrices=False)[2][:_DIRECTIONS].T
-    moved, first, last = (
-        np.mean((x @ directions) ** 2, axis=0) for x in (end - begin, begin - mean, end - mean)
-    )
-    return 1.0 - float((moved / (first + last + 1e-300)).min())
+    moved, data = (np.var(x @ directions, axis=0) for x in (end - begin, rows))
+    first, last = (np.mean(((x - mean) @ directions) ** 2, axis=0) for x in (begin, end))
+    correlation = 1 - moved / (2 * data + 1e-300)
+    return float(np.max(correlation, initial=0.0, where=first + last >= data))

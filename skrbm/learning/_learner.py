@@ -28,9 +28,9 @@ from ._parameters import NATURAL
 from ._together import Shares
 
 _OFFSET_WEIGHT = 0.05  # of a new batch in the running means of the layers
-_CHECKED = 0.3  # part of the epochs after which it is checked once whether chains mix
+_CHECKED = 0.2  # part of the epochs after which it is checked once whether chains mix
 _CHECKED_ROWS = 256  # of data, whose main direction is that of the check
-CORRELATED = 0.88  # autocorrelation over 50 sweeps above which they do not
+CORRELATED = 0.8  # autocorrelation over 50 sweeps above which they do not
 _MOST_SPREAD = 25.0  # mean square of samples of a real column, which is 1 in the data
 _MAX_RESTORED = 3  # times that a fit continues from the last checkpoint with half the length
 

@@ -139,8 +139,8 @@ def test_likelihoods_and_hidden_means_are_exact():
 def test_rows_with_holes_teach_nearly_as_much_and_more_than_filled_ones():
     """30 % of the entries of 2 000 rows are missing at random, and the divergence is a sum.
 
-    It was 0.23, 0.37 and 0.27 with full rows, 0.42, 0.42 and 0.39 with holes, and 1.9 to 2.0 with
-    means in the holes, for three sets of rows.
+    It was 0.05 with full rows, 0.08, 0.10 and 0.07 with holes, and 0.94 to 0.96 with means in the
+    holes, for three sets of holes.
     """
     X = noisy_patterns(2000).astype(float)
     H = np.where(np.random.default_rng(100).random(X.shape) < 0.3, NAN, X)
@@ -149,6 +149,6 @@ def test_rows_with_holes_teach_nearly_as_much_and_more_than_filled_ones():
         divergence_from_noisy_patterns(FrankWolfeRBM(random_state=0).fit(rows).score_samples)
         for rows in (X, H, means)
     )
-    assert full < 0.5
-    assert holes < full + 0.4
-    assert filled > holes + 1
+    assert full < 0.2
+    assert holes < full + 0.2
+    assert filled > holes + 0.5

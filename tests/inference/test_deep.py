@@ -135,7 +135,7 @@ def test_the_joint_gradient_is_that_of_the_likelihood_solved_again(name, shape):
     rng = make_rng(0, X)
     state = learning.init(machine, rng, 4, X)
     state, data, model = learning.phases(machine, state, X, rng)
-    assert state.data.all() and state.model.solution.converged.all()
+    assert state.known.all() and state.solution.converged.all()
     parts = gradient(machine, data - model)
     for part, (label, values, put) in zip(parts, parameters(machine), strict=True):
         slopes = differences(log_likelihood, values, put, step=1e-4)
@@ -185,7 +185,7 @@ def test_the_joint_gradient_of_rows_with_missing_values_is_that_of_what_is_obser
     rng = make_rng(0, X)
     state = learning.init(machine, rng, 4, X)
     state, data, model = learning.incomplete_phases(machine, state, X, observed, rng)
-    assert state.data.shape == (4,) and state.data.all()
+    assert state.known.shape == (4,) and state.known.all()
     starts = learning.visible(state)
     assert (starts[observed] == X[observed]).all() and (starts[~observed] != X[~observed]).all()
     parts = gradient(machine, data - model)
