@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
 from .._sklearn import StrOptions
-from ..arrays import cast, dense, like, make_rng, namespace, one_blas_thread, take_rows
+from ..arrays import cast, dense, is_finite, like, make_rng, namespace, one_blas_thread, take_rows
 from ..evaluation import Density
 from ..inference import SAMPLERS, Sampler, Tempering, resolve, sample
 from ..inputs import Coordinates
@@ -182,6 +182,9 @@ class GaussianBernoulliRBM(BaseRBM):
 
     def _recipe_of_noise(self, mean, scale):
         coordinates = Coordinates.standard(mean, scale)
+        with np.errstate(over="ignore", under="ignore", divide="ignore"):
+            if not is_finite(1 / coordinates.divisor**2):
+                raise ValueError("the variances of X underflow; scale X")
         usual = {"n_steps": _N_STEPS, "burn_in": 0, "adjust_after": None}
         sampler = resolve(self.inference, Sampler, **usual)
         start = "persistent" if sampler.has_rungs else sampler.start or "noise"
