@@ -160,7 +160,8 @@ def _types():
     """Return the classes of skrbm that a file can have, by name."""
     found = {}
     for module in pkgutil.walk_packages(skrbm().__path__, "skrbm."):
-        if module.name.split(".")[1] not in _ROOMS or module.name.endswith("_triton"):
+        needs_torch = module.name.endswith(("_triton", "_replay"))
+        if module.name.split(".")[1] not in _ROOMS or needs_torch:
             continue
         for name, cls in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             if cls.__module__ == module.name and not issubclass(cls, BaseException):
