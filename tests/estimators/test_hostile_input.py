@@ -134,7 +134,7 @@ def test_near_misses_of_names_are_told():
     with pytest.raises(ValueError, match="did you mean 'smc'"):
         small(RBM).fit(binary_data()).log_partition("smd")
     with pytest.raises(ValueError, match="did you mean 'gaussian'"):
-        RBM(visible="gausian").fit(binary_data())
+        RBM(visible="gaussiann").fit(binary_data())
 
 
 # ------------------------------------------------------------------ machines without units
