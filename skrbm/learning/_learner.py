@@ -30,6 +30,7 @@ from ._together import Shares
 _OFFSET_WEIGHT = 0.05  # of a new batch in the running means of the layers
 _CHECKED = 0.2  # part of the epochs after which it is checked once whether chains mix
 _CHECKED_ROWS = 256  # of data, whose main direction is that of the check
+_LEAST_PRECISION = 0.5  # of an unbounded unit after a step, over that before it
 CORRELATED = 0.8  # autocorrelation over 50 sweeps above which they do not
 _MOST_SPREAD = 25.0  # mean square of samples of a real column, which is 1 in the data
 _MAX_RESTORED = 3  # times that a fit continues from the last checkpoint with half the length
@@ -398,6 +399,7 @@ class MomentLearner(BatchLearner):
     def _move(self, training, slopes, rate):
         """Move the parameters by a step of the optimizer, and return them."""
         machine, parameters = training.machine, self.parameters.of(training.machine)
+        precisions = [(i, copied(parameters[i])) for i in self.parameters.precisions(machine)]
         if self.centered:
             shrinkage = self.optimizer.shrinkage
             slopes = self.parameters.centered(slopes, machine, training.offsets, shrinkage)
@@ -407,6 +409,9 @@ class MomentLearner(BatchLearner):
         )
         if self.centered:
             slopes.follow(parameters, before)
+        for i, old in precisions:
+            now = parameters[i]
+            now[...] = namespace(now).maximum(now, _LEAST_PRECISION * old)
         return parameters
 
     # ---------------------------------------------------- recorded steps on a device

@@ -141,6 +141,15 @@ class NaturalParameters:
         """Return means of the layers, arrays of shape (n_units[l],), in these coordinates."""
         return means
 
+    def precisions(self, machine):
+        """Return the places of the precisions of unbounded units among the parameters."""
+        places, place = [], len(machine.weights)
+        for unit, theta in zip(machine.units, machine.thetas, strict=True):
+            if theta.precision is not None and unit.bounds[1] == np.inf:
+                places.append(place + 1)
+            place += sum(part is not None for part in theta)
+        return places
+
     def scaled(self, l, X):
         """Return rows of deviations of layer ``l`` from a mean, in these coordinates."""
         return X

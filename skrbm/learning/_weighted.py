@@ -56,9 +56,10 @@ class WeightedPhase(ChainPhase):
 
     def reviewed(self, machine, state, rng):
         """Return the state with the weights of a machine, resampled if few rows are effective."""
-        rows, before = state.chains.layers[0], state.more
+        rows = state.chains.layers[0]
         xp, n = namespace(rows), rows.shape[0]
         energies = _energies(machine, rows, condition(machine, rows))
+        before = Weighted(0.0 * energies, energies) if state.more is None else state.more
         log_weights = before.log_weights + before.energies - energies
         log_weights = xp.where(xp.isfinite(log_weights), log_weights, -1e300)
         log_weights = log_weights - xp.max(log_weights)
@@ -76,12 +77,16 @@ class WeightedPhase(ChainPhase):
         return state._replace(more=state.more._replace(energies=energies))
 
     def weights(self, state):
-        return _normalized(state.more.log_weights)
+        # Without weights the chains are those from before a restart, which a fit returns to if it
+        # diverges or is interrupted in the next epoch.
+        return None if state.more is None else _normalized(state.more.log_weights)
 
     def visible(self, state):
         """Return as many rows in which each has its share, without a random number."""
-        rows = state.chains.layers[0]
-        return namespace(rows).take(rows, _index(self.weights(state), 0.5), axis=0)
+        rows, weights = state.chains.layers[0], self.weights(state)
+        if weights is None:
+            return rows
+        return namespace(rows).take(rows, _index(weights, 0.5), axis=0)
 
 
 def _normalized(log_weights):
