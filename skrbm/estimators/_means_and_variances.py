@@ -162,6 +162,9 @@ class MeanVariance(NaturalParameters):
 
     min_variance: float = 1e-6
 
+    def precisions(self, machine):
+        return []
+
     def of(self, machine):
         """Return C, mu, log sigma**2 and the parameters of the hidden units."""
         theta = machine.thetas[0]
