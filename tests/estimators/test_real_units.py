@@ -9,6 +9,8 @@ from _estimators import PAPER, binary_data, build, noisy_patterns
 from _exact import Exact, log_likelihood
 from _machines import enumerable_pairs, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
 
 from skrbm import RBM, TAPRBM, TabularRBM
 from skrbm.exceptions import DataRangeWarning, DivergenceError
@@ -205,3 +207,13 @@ def test_first_couplings_to_a_precision_matrix_do_not_split_the_distribution(n_c
     rbm = RBM(n_components, visible="gaussian", learning_rate=1e-9, n_iter=1, random_state=0).fit(X)
     coupled = np.linalg.solve(rbm.precision_visible_, rbm.components_.T @ rbm.components_ / 4)
     assert 0.7 < np.trace(coupled) / 4 < 1
+
+
+@pytest.mark.law
+def test_steps_towards_negative_precisions_do_not_end_learning():
+    """Gaussian hidden units of bits, which learn more than independent columns in the end."""
+    X = train_test_split(load_digits().data > 7, random_state=0)[0].astype(np.float32)
+    rbm = RBM(32, hidden="gaussian", batch_size=20, n_iter=15, random_state=0).fit(X)
+    share = np.clip(X.mean(axis=0), 1e-3, 1 - 1e-3)
+    independent = (X * np.log(share) + (1 - X) * np.log(1 - share)).sum(axis=1).mean()
+    assert rbm.score(X) > independent + 3

@@ -124,3 +124,13 @@ def test_resampling_keeps_weighted_means():
         assert_allclose(after.energies, free_energy(machine, found), rtol=1e-12)
         total = total + counts / 400
     assert_allclose(total, 32 * weights, atol=0.15)
+
+
+def test_chains_from_before_a_restart_get_weights_in_the_next_batch():
+    """Where a fit returns to chains without weights, each counts as much as any other."""
+    machine, rng = random_machine(("bernoulli",) * 2, (5, 3), 0, 0.5), make_rng(0, np.ones(1))
+    rows = all_rows(5)
+    state = Run(Chains((rows, None)))
+    assert PHASE.weights(state) is None
+    assert_array_equal(PHASE.visible(state), rows)
+    assert_allclose(PHASE.weights(PHASE.reviewed(machine, state, rng)), 1 / 32)
