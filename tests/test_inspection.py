@@ -399,7 +399,7 @@ def test_branches_of_a_tree_are_drawn_over_their_rows():
     labels = np.array([[0, 0, 0, 0, 0], [1, 0, 1, 0, -1], [2, 0, 1, 0, 3]])
     display = SolutionTreeDisplay.from_tree(SolutionTree((), labels), ["b", "a", "b", "a", "a"])
     drawn = [line.get_xydata() for line in display.ax_.lines if len(line.get_xdata())]
-    places = [(*end,) for begin, end in drawn if begin[0] == end[0] and begin[1] < end[1]]
+    places = [(*end,) for begin, end in drawn if begin[0] == end[0] and begin[1] == end[1] - 1]
     assert places == [(1.5, 0), (0.5, 1), (2.5, 1), (0.5, 2), (2.0, 2), (3.0, 2)]
     with pytest.raises(ValueError, match="y has"):
         SolutionTreeDisplay.from_tree(SolutionTree((), labels), ["a"])

@@ -1,11 +1,13 @@
 """The tree of solutions on a model whose solutions are known: independent ferromagnetic blocks."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from scipy.linalg import block_diag
 
-from skrbm.evaluation import solution_tree, solutions
+from skrbm.evaluation import _tree, solution_tree, solutions
 from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Theta
 
@@ -39,3 +41,14 @@ def test_branches_merge_where_solutions_do():
 def test_no_model_is_an_error():
     with pytest.raises(ValueError, match="models"):
         solution_tree([], CORNERS)
+
+
+def test_rows_that_do_not_converge_are_in_no_branch(monkeypatch):
+    labels = iter([[0, -1, 1, 2], [1, 0, -1]])  # of the last model, and of the one before it
+
+    def solved(model, method, starts, unique_tol):
+        return SimpleNamespace(labels=np.array(next(labels)), visible_means=None)
+
+    monkeypatch.setattr(_tree, "solutions", solved)
+    tree = solution_tree([None, None], CORNERS[:4])
+    assert_array_equal(tree.labels, [[1, -1, 0, -1], [0, -1, 1, 2]])
