@@ -24,7 +24,7 @@ def fit_classifier(rank):
 
 
 def go_on(rank, n_others):
-    """Rank 1 goes on from a fit to 5 columns, rank 0 from one to others or from nothing."""
+    """Rank 1 continues a fit to 5 columns, rank 0 another fit or none."""
     rbm = RBM(3, n_iter=1, warm_start=True)
     with use(Communicator()):
         if rank or n_others:

@@ -253,9 +253,9 @@ def by_effective_part(taken=None, n_sweeps=1):
 
 
 def temperatures(name, given, least):
-    """Return inverse temperatures from 0 to 1, as many as ``given`` or those that are given.
+    """Return inverse temperatures from 0 to 1: ``given`` itself, or so many evenly spaced ones.
 
-    ``least`` is the smallest number that may be given, for 2 temperatures.
+    ``least`` is the smallest number that is allowed, for 2 temperatures.
     """
     if isinstance(given, Integral) and given is not True and given >= least:
         return np.linspace(0, 1, given + 2 - least)

@@ -25,8 +25,8 @@ N_SWEEPS = 50  # over which the autocorrelation of chains is measured,
 _DIRECTIONS = 8  # along so many principal directions of the data
 
 GRADIENTS = "marginal", "joint"
-"""What stands for the hidden units in the moments: their expectation given the visible ones
-(Alg. 4 of Liao et al. 2022), or a draw (Alg. 3), which has more noise and the same mean."""
+"""Whether moments use the expectation of the hidden units given the visible ones (Alg. 4 of Liao et
+al. 2022), or a draw (Alg. 3), which has more noise and the same mean."""
 
 
 class Noise(NamedTuple):

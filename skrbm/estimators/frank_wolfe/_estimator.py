@@ -326,7 +326,7 @@ class FrankWolfeRBM(DensityModel):
 
         def publish(kept, state, training=None, estimator=self):
             reason = trainer.ended if monitor.reason is None else monitor.reason
-            model = copy.deepcopy(growth.model)  # growth may go on
+            model = copy.deepcopy(growth.model)  # growth may continue
             estimator._publish(path, kept, reason, model.draws(kept, growth.base))
 
         trainer = Trainer(
