@@ -37,7 +37,7 @@ def close_figures():
 @pytest.fixture(scope="module")
 def rbm():
     X = (np.random.default_rng(0).random((50, 12)) < 0.5).astype(float)
-    return BernoulliRBM(n_components=7, n_iter=4, random_state=0).fit(X)
+    return BernoulliRBM(n_components=7, n_iter=4, verbose=1, random_state=0).fit(X)
 
 
 def images(display):

@@ -87,6 +87,7 @@ class BaseRBM(DensityModel):
     _optimizer_defaults: ClassVar[dict] = {}
     _takes_missing = _fits_on_ranks = _reads_blocks = True
     _fewest_batches = 1  # of an epoch, and
+    _measures_epochs = True  # whether the likelihood is measured after each epoch
     _fewest_epochs = 40  # epochs with n_iter="auto", where the step length is found by chains
 
     def _units(self):
@@ -202,6 +203,7 @@ class BaseRBM(DensityModel):
             seed=seed_sequence(self._evaluation_seed),
             is_density=labels is None or labels.part < 0.5,
             has_rate=not is_automatic(self),
+            every_epoch=ranks().any(self._measures_epochs),
         )
 
         def publish(machine, state, training=training, estimator=self):

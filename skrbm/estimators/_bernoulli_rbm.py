@@ -30,7 +30,8 @@ class BernoulliRBM(BaseRBM):
         Largest number of rows of a mini-batch, and number of Gibbs chains, of which there
         are no more than rows given to ``fit``; batches have nearly the same size.
     {n_iter = 10}
-    {verbose}
+    verbose : int, default=0
+        Whether to measure the likelihood after each epoch, and to print it.
     {random_state}
 
     Attributes
@@ -86,6 +87,10 @@ class BernoulliRBM(BaseRBM):
         self.n_iter = n_iter
         self.verbose = verbose
         self.random_state = random_state
+
+    @property
+    def _measures_epochs(self):
+        return bool(self.verbose)
 
     def _units(self):
         return Bernoulli(), Bernoulli()

@@ -1,12 +1,12 @@
 """Model phases by Markov chains: where the chains start, and which of their moments count."""
 
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import cast, namespace, number, to_numpy
+from ..arrays import cast, is_foreign, like, namespace, number, to_numpy
 from ..inference import Chains, Sampler, anneal, completed, draw_visible, last_visible, sample
 from ..machine import (
     Block,
@@ -177,11 +177,10 @@ class ChainPhase(ModelPhase):
         steps = self.sampler.n_steps
         visible = last_visible(self.sampler, machine.of_rows(X, m), chains, rng, steps)
         rows = namespace(X).concat([X, visible], axis=0)
-        theta = condition(machine, rows)
-        xp, weights = namespace(X), self.weights(state)
-        of_data, of_chains = xp.zeros_like(X[:, 0]), xp.zeros_like(visible[:, 0])
-        weights = of_chains + 1 / m if weights is None else cast(weights, X.dtype)
-        for_data, for_model = xp.concat([of_data + 1 / n, of_chains]), xp.concat([of_data, weights])
+        theta, weights = condition(machine, rows), self.weights(state)
+        for_data, for_model = _weights_of_phases(X, n, m)
+        if weights is not None:
+            for_model = namespace(X).concat([for_model[:n], cast(weights, X.dtype)])
         data = data_moments(machine, rows, for_data, given=theta)
         (block,) = data.blocks
         drawn = machine.units[1].sample_rows(theta, block.means[1], slice(n, n + m), rng)
@@ -293,6 +292,22 @@ class DataPhase(ChainPhase):
         visible = last_visible(self.sampler, machine, Chains((X, drawn)), rng, steps)
         state = state._replace(chains=Chains((visible, drawn)))
         return state, data, data_moments(machine, visible)
+
+
+def _weights_of_phases(X, n, m):
+    """Return the weights of n rows of data and m of chains, for moments of data and of chains."""
+    if not is_foreign(X):
+        return _numpy_weights(n, m, X.dtype)
+    xp = namespace(X)
+    place = xp.arange(n + m, device=like(X)["device"])
+    is_data = cast(place < n, X.dtype)
+    return is_data / n, (1 - is_data) / m
+
+
+@lru_cache(maxsize=16)
+def _numpy_weights(n, m, dtype):
+    is_data = np.repeat(np.array([1, 0], dtype), (n, m))
+    return is_data / n, (1 - is_data) / m
 
 
 def noisy_base(machine, noise):

@@ -228,7 +228,7 @@ class MomentLearner(BatchLearner):
         self.sample_values = sample_values and rows.has_fractions
         if is_finite is not None:
             self.is_finite = is_finite
-        self._shares = None
+        self._shares = self._precisions = None
         self._replays = True  # as far as is known
         self._replayed, self._alike = None, (None, None)  # what its steps share
         self._restarted = None  # parts of training after it has restarted with other chains
@@ -399,7 +399,9 @@ class MomentLearner(BatchLearner):
     def _move(self, training, slopes, rate):
         """Move the parameters by a step of the optimizer, and return them."""
         machine, parameters = training.machine, self.parameters.of(training.machine)
-        precisions = [(i, copied(parameters[i])) for i in self.parameters.precisions(machine)]
+        if self._precisions is None:  # these places are the same in the whole fit
+            self._precisions = self.parameters.precisions(machine)
+        precisions = [(i, copied(parameters[i])) for i in self._precisions]
         if self.centered:
             shrinkage = self.optimizer.shrinkage
             slopes = self.parameters.centered(slopes, machine, training.offsets, shrinkage)

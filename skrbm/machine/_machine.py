@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from operator import is_not
 from typing import Any, TypeAlias
 
 from ..arrays import (
@@ -70,7 +71,7 @@ class Machine:
     @property
     def n_units(self) -> tuple[int, ...]:
         """Number of units of each layer."""
-        return tuple(theta.field.shape[-1] for theta in self.thetas)
+        return tuple([theta.field.shape[-1] for theta in self.thetas])
 
     @property
     def n_rows(self) -> int | None:
@@ -132,7 +133,7 @@ class Machine:
 
     def written(self, thetas: Sequence[Theta]) -> "Machine":
         """Return the machine with new thetas, and without caches of weights that have changed."""
-        same = all(new is old for new, old in zip(thetas, self.thetas, strict=True))
+        same = not any(map(is_not, thetas, self.thetas))
         if same and _OF_WEIGHTS.isdisjoint(self.__dict__):
             return self
         return replace(self, thetas=tuple(thetas))

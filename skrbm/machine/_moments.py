@@ -59,13 +59,20 @@ class Moments:
 
     def __add__(self, other: "Moments") -> "Moments":
         blocks = self.blocks + other.blocks
-        # The same rows, as in each batch of persistent chains.
         if len(blocks) == 2 and blocks[0].means is blocks[1].means:
             blocks = (blocks[0]._replace(weight=blocks[0].weight + blocks[1].weight),)
         return Moments(blocks, self.matrices + other.matrices, self.sums + other.sums)
 
     def __neg__(self) -> "Moments":
         return self.scaled(-1.0)
+
+    def __sub__(self, other: "Moments") -> "Moments":
+        if len(self.blocks) == len(other.blocks) == 1 and not (other.matrices or other.sums):
+            (one,), (two,) = self.blocks, other.blocks
+            if one.means is two.means:  # the same rows, as in each batch of persistent chains
+                both = one._replace(weight=one.weight - two.weight)
+                return Moments((both,), self.matrices, self.sums)
+        return self + -other
 
     def scaled(self, factor: float) -> "Moments":
         """Return the moments times a number."""
@@ -74,9 +81,6 @@ class Moments:
             tuple((l, factor * matrix) for l, matrix in self.matrices),
             tuple((l, theta.map(lambda part: factor * part)) for l, theta in self.sums),
         )
-
-    def __sub__(self, other: "Moments") -> "Moments":
-        return self + -other
 
     def add_pair(
         self, machine: Machine, l: int, out: Array, step: float, keep: float = 1.0

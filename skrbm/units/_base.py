@@ -52,6 +52,8 @@ class Theta(NamedTuple):
         """Apply ``function`` to each statistic that is present."""
         precision, spike, _, skew, joint = self[1:]
         if precision is None and spike is None and skew is None and joint is None:  # the usual case
+            if not others:
+                return Theta(function(self.field))
             return Theta(function(self.field, *[other.field for other in others]))
         return Theta(
             *(
