@@ -41,7 +41,9 @@ class CategoricalRBM(BaseRBM):
         If a code of -1 marks missing values, pass the other codes, such as
         ``[range(21)] * n_sites``; with "auto" -1 is a value.
     handle_unknown : {"warn", "ignore", "error"}, default="warn"
-        Treatment of other values: missing with a warning, missing, or an error.
+        Treatment of other values: "warn" warns, treats them as missing, and scores them as a value
+        that one of n + 1 rows has, where n rows were fitted; "ignore" treats them as missing;
+        "error" raises an error.
     {hidden}
     inference : {"gibbs", "pcd", "cd", "tempering", "naive_mean_field"} or object, default="gibbs"
         How the moments of the model are estimated, as in :class:`RBM`, with the same restart if

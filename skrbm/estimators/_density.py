@@ -13,7 +13,9 @@ from .._sklearn import DOC_LINK, CallbackSupportMixin
 from ..arrays import (
     cast,
     dense,
+    from_numpy,
     has_missing,
+    is_foreign,
     make_rng,
     namespace,
     one_blas_thread,
@@ -23,7 +25,7 @@ from ..arrays import (
 )
 from ..evaluation import Density
 from ..inference import chain_ends
-from ..inputs import check_rows, check_weights
+from ..inputs import check_rows, check_weights, columns_of
 from ..machine import condition, conditional, in_double
 from ._denoising import channel, denoised
 from ._encoded import (
@@ -207,7 +209,7 @@ class DensityModel(
             In nats, float64; log p(v) = -F(v) - log Z.
         """
         density = self.density_
-        return self._of_rows(density, density.free_energy, X)
+        return self._of_rows(density, density.free_energy, X) - self._log_unseen(X)
 
     def _of_rows(self, density, function, X):
         """Return ``function(rows, seed)`` of blocks of X in the coordinates of a density."""
@@ -258,7 +260,15 @@ class DensityModel(
     @by_blocks
     def _log_weights(self, X):
         density = self.density_
-        return self._of_rows(density, density.log_weight, X)
+        return self._of_rows(density, density.log_weight, X) + self._log_unseen(X)
+
+    def _log_unseen(self, X):
+        """Return what is added to log-probabilities of rows for values that are not encoded."""
+        if not takes_table(self):
+            return 0.0
+        found = self._encoder.log_unseen(columns_of(self, X))
+        place = self.machine_.weights[0]
+        return from_numpy(found, place) if is_foreign(place) else found
 
     def _own_fixed_point(self):
         """Return the equations that the estimator learns by, None if it learns otherwise."""

@@ -29,8 +29,7 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
     ----------
     estimator : density estimator or None, default=None
         An estimator with the method ``score_samples``, such as :class:`RBM` or :class:`TabularRBM`.
-        None is ``RBM(8)`` if all columns are binary numbers, and else
-        ``TabularRBM(8, covariance="full")``: few hidden units do not learn the outliers.
+        None is ``TabularRBM(8, covariance="full")``: few hidden units do not learn the outliers.
     contamination : float in (0, 0.5], default=0.1
         Share of the training rows that are outliers.
     random_state : int, RandomState instance or None, default=None

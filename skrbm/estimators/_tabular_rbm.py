@@ -52,8 +52,9 @@ class TabularRBM(BaseRBM):
         Whether "real" and "skewed" columns are independent given the hidden units, or share a
         precision matrix (:class:`~skrbm.units.Gaussian`).
     handle_unknown : {"warn", "ignore", "error"}, default="warn"
-        Treatment of categories that were not in the first X: missing with a warning, missing, or
-        an error.
+        Treatment of categories that were not in the first X: "warn" warns, treats them as missing,
+        and scores them as a value that one of n + 1 rows has, where n rows were fitted; "ignore"
+        treats them as missing; "error" raises an error.
     {hidden}
     inference : {"gibbs", "pcd", "cd", "tempering", "naive_mean_field", "tap"} or object, \
             default="gibbs"

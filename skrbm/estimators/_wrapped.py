@@ -34,12 +34,12 @@ def fitted_density(wrapper, X, columns, random_state, **options):
 
 
 def default_density(X, columns, n_components=64, is_table=False):
-    """Return a machine with the units that the columns of X need; ``is_table`` of real ones too."""
+    """Return a machine with the units that the columns of X need, of tables if ``is_table``."""
     n_batches = max(3, -(-len(columns[0]) // 100))
     common = {"n_components": n_components, "n_iter": max(_FEWEST_PASSES, _N_STEPS // n_batches)}
     names = list(X.columns) if is_frame(X) else range(len(columns))
     bits = [name for name, column in zip(names, columns, strict=True) if _has_bits(column)]
-    if len(bits) == len(columns):
+    if len(bits) == len(columns) and not is_table:
         return RBM(**common)
     is_table = is_table or is_frame(X) or any(c.dtype.kind not in "buif" for c in columns)
     if not (is_table or bits) and all(_varies(column) for column in columns):

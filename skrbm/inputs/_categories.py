@@ -91,8 +91,8 @@ def report_unknown(unknown, handle_unknown):
     if handle_unknown == "error":
         raise ValueError(found)
     warnings.warn(
-        f"{found}, which are treated as missing; declare all values by a categorical dtype or by "
-        "categories, or set handle_unknown",
+        f"{found}, which the model treats as missing; declare all values by a categorical dtype or "
+        "by categories, or set handle_unknown",
         DataRangeWarning,
         stacklevel=2,
     )

@@ -183,7 +183,7 @@ def into_support(X, unit, warn=False):
         return X
     if warn:
         warnings.warn(
-            f"X has values from {ends[0]:.4g} to {ends[1]:.4g}, which are clipped to "
+            f"X has values from {ends[0]:.4g} to {ends[1]:.4g}, which the model clips to "
             f"[{unit.bounds[0]:g}, {unit.bounds[1]:g}], the range of its units",
             DataRangeWarning,
             stacklevel=2,

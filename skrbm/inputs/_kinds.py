@@ -1,10 +1,12 @@
 """The kinds of columns of tables: their units, and the encoding of their values.
 
 A column has a ``name``, the ``dtype`` of the user's column, a ``kind``, the ``unit`` of its
-``width`` encoded columns, and two methods: ``encode(column)`` returns values of the unit, NaN
+``width`` encoded columns, and three methods: ``encode(column)`` returns values of the unit, NaN
 where missing, and the labels that are unknown; ``decode(rows, drawn)`` returns values of rows of
-the unit, or of their means. Real and spiked ones have ``log_volume(rows)``: by how much
-log-densities of values exceed those of encoded rows. ``is_named`` tells labels from numbers, and
+the unit, or of their means; ``log_unseen(column, n)`` returns what is added to log-probabilities
+for values that are not encoded as they are, after a fit to n rows. Real and spiked ones have
+``log_volume(rows)``: by how much log-densities of values exceed those of encoded rows.
+``is_named`` tells labels from numbers, ``is_bounded`` numbers of a bounded unit, and
 ``is_site`` columns that are encoded as one column for each value, by codes, -1 where missing.
 """
 
@@ -73,6 +75,10 @@ class NamedColumn:
         codes, unknown = codes_of(self.values, column)
         return codes if self.is_site else np.where(codes < 0, np.nan, codes), unknown
 
+    def log_unseen(self, column, n):
+        unknown = (codes_of(self.values, column)[0] < 0) & ~missing_values(column)
+        return np.where(unknown, -np.log1p(n), 0.0)
+
     def decode(self, rows, drawn=False):
         if self.is_site:
             return self.values[rows.argmax(axis=1)]
@@ -85,7 +91,15 @@ class NumberColumn:
 
     "rating" has a few whole numbers, "discrete" too, each with parameters of its own and with means
     as numbers; "count" has whole numbers from 0 on, "positive" numbers from 0 on, and "bounded"
-    numbers within the range of the training data.
+    numbers within the range of the training data. A number that the unit does not have is encoded
+    as the nearest one that it has. Counts and positive numbers beyond ``upper`` are encoded as
+    those of a :class:`RealColumn`.
+
+    Parameters
+    ----------
+    deviation : float
+        Standard deviation of the training data. Of a column that is constant there, which tells
+        nothing of its scale, it is the size of its value, or 1 if that is 0.
     """
 
     kind: str
@@ -93,16 +107,25 @@ class NumberColumn:
     dtype: str
     lower: float
     upper: float
+    deviation: float
 
     is_named = False
 
     def __post_init__(self):
-        if self.kind in ("positive", "count") and self.lower < 0:
+        if self._is_half_line and self.lower < 0:
             raise ValueError(f"column {self.name!r} has kind {self.kind!r} and negative values")
 
     @property
     def is_site(self):
         return self.kind == "discrete"
+
+    @property
+    def is_bounded(self):
+        return self.kind in ("rating", "discrete", "bounded")
+
+    @property
+    def _is_half_line(self):
+        return self.kind in ("positive", "count")
 
     @property
     def _is_whole(self):
@@ -129,32 +152,57 @@ class NumberColumn:
 
     def encode(self, column):
         numbers = self._numbers(column)
-        if self.is_site:
-            numbers = np.where(numbers == numbers, numbers, -1).astype(int)
-        return numbers, ()
-
-    def _numbers(self, column):
-        """Return numbers within the limits of the unit, float64."""
-        missing = missing_values(column)
-        numbers = np.full(len(column), np.nan)
-        numbers[~missing] = as_numbers(column[~missing], self.name) - self._origin
-        limits = (0.0, self.width - 1.0) if self.is_site else self.unit.bounds
-        held = np.clip(np.rint(numbers) if self._is_whole else numbers, *limits)
-        if (held != numbers)[~missing].any():
+        held = self._held(numbers)
+        if (held != numbers)[numbers == numbers].any():
             warnings.warn(
                 f"column {self.name!r} has values out of [{self.lower:g}, {self.upper:g}], the "
-                f"range of the training data{', or not whole' * self._is_whole}; the nearest ones "
-                "replace them",
+                f"range of the training data{', or not whole' * self._is_whole}; the model takes "
+                "the nearest ones for them",
                 DataRangeWarning,
                 stacklevel=2,
             )
-        return held
+        if self._is_half_line:
+            beyond = np.maximum(held - self.upper, 0.0)
+            held = held - beyond + self.deviation * np.log1p(beyond / self.deviation)
+            held = np.rint(held) if self._is_whole else held
+        encoded = held - self._origin
+        if self.is_site:
+            encoded = np.where(encoded == encoded, encoded, -1).astype(int)
+        return encoded, ()
+
+    def log_unseen(self, column, n):
+        """Return what is added to log-probabilities.
+
+        A number that the unit does not have is as probable as a single one among n others, and
+        falls with the distance as the density of a real column does.
+        """
+        numbers = self._numbers(column)
+        held = self._held(numbers)
+        far = np.log1p(np.nan_to_num(np.abs(numbers - held)) / self.deviation)
+        found = np.where(far > 0, -np.log1p(n) - far - far**2 / 2, 0.0)
+        if self._is_half_line:
+            found -= np.log1p(np.maximum(np.nan_to_num(held) - self.upper, 0.0) / self.deviation)
+        return found
+
+    def _numbers(self, column):
+        """Return numbers as float64, NaN where missing."""
+        missing = missing_values(column)
+        numbers = np.full(len(column), np.nan)
+        numbers[~missing] = as_numbers(column[~missing], self.name)
+        return numbers
+
+    def _held(self, numbers):
+        """Return the nearest numbers that the unit has."""
+        ends = (self.lower, self.upper) if self.is_bounded else self.unit.bounds
+        return np.clip(np.rint(numbers) if self._is_whole else numbers, *ends)
 
     def decode(self, rows, drawn=False):
         rows = rows.astype(np.float64)
-        return self._typed(
-            (rows @ np.arange(self.width) if self.is_site else rows[:, 0]) + self._origin
-        )
+        numbers = (rows @ np.arange(self.width) if self.is_site else rows[:, 0]) + self._origin
+        if self._is_half_line:
+            beyond = np.maximum(numbers - self.upper, 0.0) / self.deviation
+            numbers = numbers + self.deviation * (np.expm1(beyond) - beyond)
+        return self._typed(numbers)
 
     def _typed(self, numbers):
         """Return numbers that the dtype of the column can hold.
@@ -186,12 +234,8 @@ class RealColumn(NumberColumn):
     the slope. A value that is far off then costs the square of a logarithm, tens of nats, rather
     than the square of its distance.
 
-    Parameters
-    ----------
-    deviation : float
-        Standard deviation of y. Of a column that is constant in training, which tells nothing of
-        its scale, it is the size of its value, or 1 if that is 0: a scale that is k times too large
-        costs log k nats a row, one that is too small the square of what it is off.
+    ``deviation`` is that of y. For a column that is constant in training, a scale that is k times
+    too large costs log k nats a row, one that is too small the square of what it is off.
 
     References
     ----------
@@ -199,7 +243,6 @@ class RealColumn(NumberColumn):
     or symmetry. Biometrika 87, 954-959.
     """
 
-    deviation: float
     centre: float = 0.0
     scale: float = 1.0
     power: float = 1.0
@@ -207,17 +250,13 @@ class RealColumn(NumberColumn):
     @classmethod
     def fit(cls, kind, name, dtype, seen):
         """Return the column of some :class:`~skrbm.inputs._observed.Observations`."""
-        lower, upper = float(seen.values[0]), float(seen.values[-1])
-        deviation = seen.deviation(seen.values)
-        if not deviation > 1e-12 * abs(lower):
-            deviation = abs(lower) or 1.0
-        column = cls(kind, name, dtype, lower, upper, deviation)
+        column = cls(kind, name, dtype, *_extent(seen))
         if kind == "real":
             return column
         levels = np.cumsum(seen.counts) / seen.counts.sum()
         low, centre, high = seen.values[np.searchsorted(levels, [0.25, 0.5, 0.75])]
-        column = replace(column, centre=float(centre), scale=float(high - low) or deviation)
-        if lower < upper:
+        column = replace(column, centre=float(centre), scale=float(high - low) or column.deviation)
+        if column.lower < column.upper:
             fit = minimize_scalar(
                 lambda power: -replace(column, power=power)._fitness(seen),
                 bounds=(0, 2),
@@ -316,8 +355,8 @@ class SpikedColumn(NumberColumn):
         rest = seen.without(spike)
         if not len(rest.values):
             raise ValueError(f"column {name!r} has kind 'spiked' and one value only")
-        ends = float(seen.values[0]), float(seen.values[-1])
-        return cls("spiked", name, dtype, *ends, spike, RealColumn.fit("skewed", name, dtype, rest))
+        others = RealColumn.fit("skewed", name, dtype, rest)
+        return cls("spiked", name, dtype, *_extent(seen), spike, others)
 
     def encode(self, column):
         numbers = self._numbers(column)
@@ -341,10 +380,16 @@ def number_column(kind, name, dtype, seen):
         return RealColumn.fit(kind, name, dtype, seen)
     if kind == "spiked":
         return SpikedColumn.fit(name, dtype, seen)
-    column = NumberColumn(kind, name, dtype, float(seen.values[0]), float(seen.values[-1]))
+    column = NumberColumn(kind, name, dtype, *_extent(seen))
     if column._is_whole and (seen.values % 1 != 0).any():
         raise ValueError(f"column {name!r} of kind {kind!r} has values that are not whole")
     return column
+
+
+def _extent(seen):
+    """Return the smallest and the largest observed number, and the deviation."""
+    lower, upper, deviation = *map(float, seen.values[[0, -1]]), seen.deviation(seen.values)
+    return lower, upper, deviation if deviation > 1e-12 * abs(lower) else abs(lower) or 1.0
 
 
 def check_no_times(values, name, dtype=None):

@@ -40,9 +40,11 @@ class TableEncoder:
         As of ``_kinds.py``, in the order of the table.
     frame : str or None
         The library of the DataFrames that it decodes to, None for arrays.
+    n_rows : float
+        Number of rows of the training data, or the sum of their weights.
     """
 
-    finds_values = True
+    finds_values, n_rows = True, 0.0
 
     def __init__(
         self, kinds="auto", handle_unknown="warn", covariance="diag", with_precision=False
@@ -53,6 +55,7 @@ class TableEncoder:
     def fit(self, X, columns, weights=None):
         """Infer the kinds of the columns of a table X, with weights of its rows; return self."""
         self.frame = library_of(X)
+        self.n_rows = _n_rows(columns, weights)
         names = list(range(len(columns))) if self.frame is None else list(X.columns)
         kinds = self._asked_kinds(names)
         observed = [
@@ -65,6 +68,7 @@ class TableEncoder:
         """Return the encoder of the values of several blocks of rows."""
         joined = type(self)(self.kinds, self.handle_unknown, self.covariance, self.with_precision)
         joined.frame = encoders[0].frame
+        joined.n_rows = sum(encoder.n_rows for encoder in encoders)
         columns = zip(*(encoder.observed for encoder in encoders), strict=True)
         observed = [reduce(ObservedColumn.joined, parts) for parts in columns]
         return joined._describe(observed, np.result_type(*(e.dtype for e in encoders)))
@@ -174,7 +178,7 @@ class TableEncoder:
         values = [own for _, own in sorted(zip(self.order, found, strict=True), key=itemgetter(0))]
         if given is not None:
             for column, own, known in zip(self.table, values, given, strict=True):
-                if isinstance(column, RealColumn | SpikedColumn):
+                if not (column.is_named or column.is_bounded):
                     at = ~missing_values(known)
                     own[at] = as_numbers(known[at], column.name)
         if self.frame is not None:
@@ -187,6 +191,19 @@ class TableEncoder:
         if len(dtypes) == 1 and X.dtype.kind in "fiu":
             X = X.astype(dtypes.pop())
         return from_numpy(X, rows) if is_foreign(rows) and X.dtype.kind in "biuf" else X
+
+    def log_unseen(self, columns):
+        """Return what is added to log-probabilities of rows for values that are not encoded.
+
+        Unknown categories, whose other values alone are encoded, are as probable as a single row of
+        the training data and one more, unless ``handle_unknown="ignore"`` says that they are
+        missing.
+        """
+        total = np.zeros(len(columns[0]))
+        for column, values in zip(self.table, columns, strict=True):
+            if not (column.is_named and self.handle_unknown == "ignore"):
+                total += column.log_unseen(values, self.n_rows)
+        return total
 
     def log_volume(self, rows):
         """Return by how much log-densities of rows of the table exceed those of encoded rows.
@@ -232,6 +249,7 @@ class CategoryEncoder(TableEncoder):
 
     def fit(self, X, columns, weights=None):
         """Find the categories of a table X with the given columns; return self."""
+        self.n_rows = _n_rows(columns, weights)
         if self.finds_values:
             return self._set([values_of(X, j, column) for j, column in enumerate(columns)])
         if len(self.table) != len(columns):
@@ -249,6 +267,7 @@ class CategoryEncoder(TableEncoder):
         """Return the encoder of the union of the categories of encoders."""
         columns = enumerate(zip(*(encoder.categories_ for encoder in encoders), strict=True))
         joined = type(self)(self.categories, self.handle_unknown)
+        joined.n_rows = sum(encoder.n_rows for encoder in encoders)
         return joined._set([joined_values(own, f"column {j} of X") for j, own in columns])
 
     def finish(self):
@@ -268,6 +287,10 @@ class CategoryEncoder(TableEncoder):
     def unit(self):
         """The units of the encoded columns."""
         return Categorical(self.sizes)
+
+
+def _n_rows(columns, weights):
+    return float(len(columns[0]) if weights is None else np.sum(weights))
 
 
 def _dtype_of(column):

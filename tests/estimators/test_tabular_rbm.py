@@ -197,6 +197,65 @@ def test_values_that_were_not_in_training():
         fitted(X, handle_unknown="error").transform(bad)
 
 
+def unseen_values():
+    """Rows of a factor, and values that none of them has, by column."""
+    rng, n = np.random.default_rng(0), 300
+    z = rng.integers(0, 2, n)
+    X = pd.DataFrame(
+        {
+            "answer": rng.binomial(4, 0.2 + 0.6 * z),
+            "stars": rng.binomial(9, 0.2 + 0.6 * z),
+            "visits": rng.poisson(2 + 4 * z),
+            "width": abs(rng.normal(size=n)),
+            "share": rng.beta(2, 2, n),
+            "size": rng.normal(size=n) + z,
+            "bit": (rng.random(n) < 0.2 + 0.6 * z).astype(int),
+            "town": np.array(["Lima", "Oslo", "Rome"])[np.where(rng.random(n) < 0.9, z, 2)],
+            "grade": pd.Categorical(
+                np.where(z, "high", "low"), categories=["low", "mid", "high"], ordered=True
+            ),
+        }
+    )
+    far = {name: [20, 99, 1e4, 1e9] for name in X if X[name].dtype.kind in "if"}
+    far |= {"bit": [2], "town": ["Bonn"], "grade": ["top"]}
+    return (
+        X,
+        {"answer": "discrete", "visits": "count", "width": "positive", "share": "bounded"},
+        far,
+    )
+
+
+@pytest.mark.filterwarnings("ignore:.*:skrbm.exceptions.DataRangeWarning")
+def test_values_that_were_not_in_training_are_improbable():
+    """Less probable than all values of training, by a finite amount that grows with distance."""
+    X, kinds, far = unseen_values()
+    rbm = fitted(X, kinds=kinds, n_iter=2)
+    row = X.iloc[[7]].astype(object)
+    for name, values in far.items():
+        seen = X[name].unique()
+        usual = rbm.score_samples(pd.concat([row] * len(seen)).assign(**{name: seen}))
+        scores = rbm.score_samples(pd.concat([row] * len(values)).assign(**{name: values}))
+        assert (np.diff(np.append(usual.max() - np.log(len(X)) / 2, scores)) < 0).all(), name
+        assert usual.min() - 1000 < scores.min(), name
+    row["town"] = "Bonn"
+    unknown, without = (rbm.score_samples(row.assign(town=town))[0] for town in ("Bonn", None))
+    assert_allclose(unknown, without - np.log(len(X) + 1))
+    assert_allclose(-rbm.free_energy(row) - rbm.log_partition(), unknown)
+    in_blocks = fitted(lambda: (X[:90], X[90:]), n_iter=0)
+    with_nothing = in_blocks.score_samples(row) - in_blocks.score_samples(row.assign(town=None))
+    assert_allclose(with_nothing, -np.log(len(X) + 1))
+    ignored = fitted(X, n_iter=0, handle_unknown="ignore")
+    assert_allclose(*(ignored.score_samples(row.assign(town=town)) for town in ("Bonn", None)))
+
+
+@pytest.mark.filterwarnings("ignore:.*:skrbm.exceptions.DataRangeWarning")
+def test_counts_beyond_those_of_training_come_back_as_they_are():
+    X, kinds, _ = unseen_values()
+    rows = X.head(2).assign(visits=[50, 5000], width=[7.0, 1e6], town=None)
+    full = fitted(X, kinds=kinds).impute(rows, random_state=0)
+    assert list(full["visits"]) == [50, 5000] and list(full["width"]) == [7.0, 1e6]
+
+
 @pytest.mark.parametrize(
     "change, params, name",
     [

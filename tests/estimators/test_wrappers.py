@@ -67,6 +67,23 @@ def test_the_least_probable_training_rows_are_outliers(detector):
     assert_allclose(detector.decision_function(X), scores - detector.offset_)
 
 
+@pytest.mark.filterwarnings("ignore:.*:skrbm.exceptions.DataRangeWarning")
+def test_rows_with_values_that_no_training_row_has_are_outliers():
+    rng, n = np.random.default_rng(0), 300
+    z = rng.integers(0, 2, n)
+    answers = np.column_stack([rng.binomial(4, 0.2 + 0.6 * z) for _ in range(4)])
+    rbm = TabularRBM(4, n_iter=20)
+    detector = RBMOutlierDetector(rbm, random_state=0).fit(answers)
+    rows = np.repeat(answers[:1], 4, axis=0)
+    rows[range(4), range(4)] = 99
+    assert (detector.predict(rows) == -1).all()
+    assert_array_equal(detector.score_features(rows).argmin(axis=1), range(4))
+    assert RBMOutlierDetector(random_state=0).fit(bits()).predict([[0, 0, 99, 0, 0]]) == -1
+    towns = np.array(["Lima", "Oslo"], dtype=object)[np.column_stack([z, z])]
+    labelled = RBMOutlierDetector(rbm, random_state=0).fit(towns)
+    assert list(labelled.predict([["Lima", "Lima"], ["Bonn", "Bonn"]])) == [1, -1]
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_features_of_tables_are_scored_by_column(library):
     X = mixed()
@@ -220,7 +237,7 @@ def test_the_random_state_of_a_wrapper_determines_its_fit():
 @pytest.mark.parametrize(
     ("X", "imputer", "detector"),
     [
-        (bits(50), RBM, RBM),
+        (bits(50), RBM, TabularRBM),
         (np.random.default_rng(0).normal(size=(50, 2)), RBM, TabularRBM),
         (mixed(), TabularRBM, TabularRBM),
         (np.column_stack([bits(50)[:, 0], np.arange(50) / 7]), TabularRBM, TabularRBM),
