@@ -66,11 +66,17 @@ def verbose_name(estimator):
     return type(estimator).__name__ if estimator.verbose and ranks().rank == 0 else None
 
 
+def continued_by(estimator):
+    """Return what continues a fit of an estimator after an interruption, for messages."""
+    names = {"warm_start": "fit with warm_start=True", "partial_fit": "partial_fit"}
+    return " or ".join(way for name, way in names.items() if hasattr(estimator, name))
+
+
 def trainer_of(estimator, learner, optimizer, publish, attributes, **options):
     """Return the :class:`Trainer` of a fit, with the history and the rate of an estimator."""
     record = recorder(estimator.history_, verbose_name(estimator))
-    rate = rate_of(estimator, optimizer)
-    return Trainer(learner, publish, attributes, record, rate=rate, **options)
+    options |= {"rate": rate_of(estimator, optimizer), "continued_by": continued_by(estimator)}
+    return Trainer(learner, publish, attributes, record, **options)
 
 
 def seeds_of_fit(random_state):

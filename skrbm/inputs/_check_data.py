@@ -99,14 +99,18 @@ def _check_foreign(estimator, X, reset, missing, sparse):
 
 
 def labelled_columns(X):
-    """Return the names of the columns of a DataFrame that are not numbers, none of an array."""
+    """Return the names or numbers of the columns of a table that are not numbers."""
 
     def is_numeric(column):
         kind = getattr(getattr(column, "dtype", None), "kind", "O")
         return kind not in "Mm" and not any(isinstance(value, str | bytes) for value in column)
 
-    columns = enumerate(X.columns if is_frame(X) else ())
-    return [name for j, name in columns if not is_numeric(column_of(X, j))]
+    columns = ()
+    if is_frame(X):
+        columns = [(name, column_of(X, j)) for j, name in enumerate(X.columns)]
+    elif isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.dtype.kind in "OSU"):
+        columns = enumerate(np.array(X, dtype=object, ndmin=2).T)
+    return [name for name, column in columns if not is_numeric(column)]
 
 
 def check_complete(X, name="X"):

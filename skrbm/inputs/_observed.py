@@ -18,6 +18,9 @@ _LEAST_SHARE, _LEAST_RATIO = 0.1, 2.0  # of a spike: part of all rows, and times
 _LEAST_OTHERS = 5  # different values beside a spike
 _MAX_RATING = 20  # largest range of whole numbers that are a rating
 _FEWEST_ROWS, _DIFFERENT = 20, 0.9  # of identifiers: rows, and different ones among the values
+_EQUAL_BY_CHANCE = 5.0  # pairs of equal numbers that are to be expected where none are
+_WIDE, _FEWEST_EVEN = 100, 200  # range of random identifiers for each row, and rows
+_LARGEST = 21.7  # 99 % quantile of chi-square with 9 degrees of freedom
 _ROWS_PER_VALUE, _MOST_MISSING = 50, 0.5  # of those with parameters for each value
 
 
@@ -87,8 +90,7 @@ class ObservedColumn:
     seen : Observations or None
         Of numbers.
     is_numbering : bool
-        Whether they are whole numbers that number the rows: all different, and in order or without
-        many gaps.
+        Whether they are whole numbers as identifiers are (:func:`_are_identifiers`).
     """
 
     name: Any
@@ -128,7 +130,7 @@ class ObservedColumn:
                 as_numbers(values, name),
             )
             found.seen = Observations(numbers, weights[known], float(weights[~known].sum()))
-            found.is_numbering = code == "i" and _number_rows(numbers)
+            found.is_numbering = code == "i" and _are_identifiers(numbers)
             if code != "i" or len(found.seen.values) > 2:
                 return found
         found.values = values_of(X, j, column)
@@ -152,7 +154,8 @@ class ObservedColumn:
             found.seen = self.seen.joined(other.seen)
             one, two = sorted((self.seen.values, other.seen.values), key=lambda own: own[0])
             both = self.is_numbering and other.is_numbering
-            found.is_numbering = both and bool(one[-1] < two[0])
+            is_wide = max(one[-1], two[-1]) - one[0] >= _WIDE * n
+            found.is_numbering = both and bool(is_wide or one[-1] < two[0])
         return found
 
     def description(self, with_precision=False):
@@ -195,13 +198,23 @@ class ObservedColumn:
         return "skewed" if gain > _LEAST_GAIN else "real"
 
 
-def _number_rows(numbers):
-    """Whether whole numbers are all different, and in order or with gaps as large as themselves."""
-    steps = np.diff(numbers)
+def _are_identifiers(numbers):
+    """Whether whole numbers are all different, and more than measurements would be.
+
+    They are in order; or too many for so small a range, in which some of them would be equal by
+    chance; or so large that floats do not tell them apart; or evenly spread over a wide range, as
+    random identifiers are, where measurements crowd about some values.
+    """
+    n, width, steps = len(numbers), numbers.max() - numbers.min(), np.diff(numbers)
     if (steps > 0).all() or (steps < 0).all():
         return True
-    has_gaps = numbers.max() - numbers.min() >= 2 * len(numbers)
-    return not has_gaps and len(np.unique(numbers)) == len(numbers)
+    if len(np.unique(numbers)) < n:
+        return False
+    if n * n >= 2 * _EQUAL_BY_CHANCE * width or width > 2**53:
+        return True
+    counts, expected = np.histogram(numbers, 10)[0], n / 10
+    is_even = ((counts - expected) ** 2).sum() < _LARGEST * expected
+    return bool(n >= _FEWEST_EVEN and width >= _WIDE * n and is_even)
 
 
 def _are_few_whole(numbers):

@@ -195,6 +195,8 @@ class Trainer:
         then have ``_checkpoint``, a function that returns a fitted estimator and the progress.
     progress : Progress, default=None
         Of an interrupted fit; None starts a new one.
+    continued_by : str, default=""
+        What continues a fit after an interruption, for its message.
 
     Attributes
     ----------
@@ -215,6 +217,7 @@ class Trainer:
     task: str = "epoch"
     own: Any = None
     progress: Progress | None = None
+    continued_by: str = ""
     ended: str = "interrupted"
 
     def run(self, training):
@@ -266,7 +269,10 @@ class Trainer:
                 if isinstance(error, KeyboardInterrupt):
                     what = "as it was before the fit"
                     if chosen is not None:
-                        what = f"fitted, with the parameters of epoch {training.n_epochs}"
+                        what = (
+                            f"fitted with the parameters of {self.task} {training.n_epochs} and "
+                            f"ready for use; to continue, call {self.continued_by}"
+                        )
                     error.add_note(f"The estimator is {what}.")
                 raise
             finally:

@@ -204,7 +204,10 @@ def test_interruption_of_partial_fit_keeps_the_last_fit(Estimator):
 
 
 class Interruption:
-    """Callback that ends a fit at the begin of its first epoch, as Ctrl-C does."""
+    """Callback that ends a fit at the begin of an epoch, as Ctrl-C does."""
+
+    def __init__(self, epoch=1):
+        self.left = epoch
 
     def setup(self, estimator, context):
         """Do nothing."""
@@ -212,7 +215,8 @@ class Interruption:
     teardown = setup
 
     def on_fit_task_begin(self, estimator, context):
-        if context.task_name in ("epoch", "unit"):
+        self.left -= context.task_name in ("epoch", "unit")
+        if self.left == 0:
             raise KeyboardInterrupt
 
     def on_fit_task_end(self, estimator, context):
@@ -234,6 +238,23 @@ def test_interruption_in_the_first_epoch_leaves_the_last_fit(Estimator, warm_sta
         learn(fresh, X)
     with pytest.raises(NotFittedError):
         fresh.transform(X)
+
+
+@every
+def test_an_interruption_names_what_continues_the_fit(Estimator):
+    X = binary_data()
+    estimator = small(Estimator, n_iter=5) if Estimator is not FrankWolfeRBM else small(Estimator)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        learn(estimator.set_callbacks(Interruption(2)), X)
+    note = caught.value.__notes__[-1]
+    assert np.isfinite(estimator.transform(X)).all()
+    n_iter = estimator.n_iter_
+    for name in ("partial_fit", "warm_start"):
+        assert (name in note) == hasattr(estimator, name)
+    if "warm_start" in note:
+        estimator.set_params(warm_start=True)
+    learn(estimator.set_callbacks(), X, "fit" if "warm_start" in note else "partial_fit")
+    assert estimator.n_iter_ > n_iter
 
 
 # ----------------------------------------------------------------------------- callbacks

@@ -142,3 +142,9 @@ def test_given_parameters_with_a_precision_matrix():
     rbm = RBM(2, visible="gaussian", n_iter=2, random_state=0).fit(IRIS)
     same = RBM.from_parameters(rbm, visible="gaussian")
     assert_allclose(same.score_samples(IRIS), rbm.score_samples(IRIS), rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", [list, np.array, lambda X: np.array(X, dtype=object)])
+def test_arrays_of_text_are_for_tabular_rbm(make):
+    with pytest.raises(ValueError, match="TabularRBM"):
+        RBM().fit(make([["a", 1.5], ["b", 2.5]]))

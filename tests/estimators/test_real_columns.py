@@ -1,7 +1,5 @@
 """Real columns of tables: skewed ones, ones with a spike, and values beyond those of training."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -96,18 +94,32 @@ def test_weights_are_repeated_rows():
     assert table == fitted(X.loc[X.index.repeat(weights)], n_iter=1)._encoder.table
 
 
-@pytest.mark.parametrize("values, is_named", [("text", True), ("number", True), ("amount", False)])
-def test_identifiers_are_named(values, is_named):
-    n = np.arange(100)
-    column = {
-        "text": [f"user {i}" for i in n],
-        "number": 1000 + n,
-        "amount": np.random.default_rng(0).integers(0, 10**6, 100),
-    }[values]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        fitted(amounts(100).assign(id=column), n_iter=1)
-    assert any("['id']" in str(warning.message) for warning in caught) == is_named
+def numbers_of_rows(kind, n, rng):
+    """Return whole numbers that identify rows or that measure something."""
+    return {
+        "text": [f"user {i}" for i in range(n)],
+        "number": 1000 + np.arange(n),
+        "shuffled": rng.permutation(3 * n)[:n],
+        "six digits": 10**5 + rng.choice(9 * 10**5, n, replace=False),
+        "64 bits": rng.integers(-(2**63), 2**63 - 1, n),
+        "age": rng.integers(18, 90, n),
+        "year": rng.integers(1950, 2027, n),
+        "income": rng.lognormal(10.5, 0.6, n).astype(int),
+        "weight in g": (7e4 + 1.2e4 * rng.standard_normal(n)).astype(int),
+        "cents": rng.exponential(1e5, n).astype(int),
+    }[kind]
+
+
+# One in a hundred columns of random numbers is not found, by the quantile of chi-square.
+@pytest.mark.parametrize("in_blocks", [False, True])
+def test_identifiers_are_named(in_blocks):
+    n, rng, names = 400, np.random.default_rng(0), ["text", "number", "six digits", "64 bits"]
+    names += ["shuffled"] * (not in_blocks)
+    kinds = [*names, "age", "year", "income", "weight in g", "cents"]
+    X = pd.DataFrame({kind: numbers_of_rows(kind, n, rng) for kind in kinds})
+    with pytest.warns(UserWarning, match="identifiers") as caught:
+        fitted((lambda: (X[:200], X[200:])) if in_blocks else X, n_iter=0)
+    assert [str(names) in str(warning.message) for warning in caught] == [True]
 
 
 def test_few_whole_numbers_have_parameters_for_each_value_where_rows_suffice():

@@ -36,7 +36,7 @@ from ...arrays import (
 )
 from ...inference import FixedPoint, Gibbs, map_rows, method_names
 from ...inputs import check_data, check_weights, rows_with_weight
-from ...learning import EarlyStopping, StepLength, Trainer, Training, recorder
+from ...learning import EarlyStopping, StepLength, Training
 from ...machine import free_energy
 from ...units import Bernoulli
 from .._recipe import check_layers
@@ -47,8 +47,7 @@ from .._training import (
     is_automatic,
     keeps_features,
     prepare_fit,
-    rate_of,
-    verbose_name,
+    trainer_of,
 )
 from ._inference import clamped, draw, log_partitions
 from ._learner import ConditionalLearner, ErrorMonitor, LabelledRows
@@ -397,14 +396,7 @@ class ConditionalRBM(
                 training.n_rows = n_rows
             estimator._publish(machine, n_sweeps, training)
 
-        Trainer(
-            learner,
-            publish,
-            self._attributes,
-            recorder(self.history_, verbose_name(self)),
-            rate=rate_of(self, optimizer),
-            **options,
-        ).run(training)
+        trainer_of(self, learner, optimizer, publish, self._attributes, **options).run(training)
 
     def _publish(self, machine, n_sweeps, training):
         vars(self).update(self._attributes(machine, n_sweeps))
