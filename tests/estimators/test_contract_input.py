@@ -36,7 +36,7 @@ BAD_DATA = [
     (np.zeros((2, 3, 4)), "dim 3"),
     (np.zeros((0, 4)), "0 sample"),
     (np.zeros((4, 0)), "0 feature"),
-    (np.array([["a", 1], ["c", 2]], dtype=object), "could not convert"),
+    (np.array([["a", 1], ["c", 2]], dtype=object), "TabularRBM"),
     (np.zeros((3, 2), dtype=complex), "Complex"),
     (np.full((3, 2), "2020-01-01", "M8[s]"), "datetime64"),
     ("some text", "some text"),
