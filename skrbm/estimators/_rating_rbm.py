@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -25,6 +26,8 @@ from ._recipe import Recipe, check_layers
 from ._shared import Estimator, optimizer_of, shares_parameters
 from ._training import is_automatic, keeps_features, seeds_of_fit, trainer_of
 
+_BLOCK_ROWS = 1024  # of users that are scored together
+
 
 @shares_parameters
 class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
@@ -37,8 +40,8 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     h) with i over the items that the user has rated. Unlike in other
     estimators, an item without a rating is absent and not a latent variable, so that the cost is
     proportional to the number of ratings. So there are no draws of missing ratings, no samples and
-    no likelihoods; neither are there a warm start, checkpoints or callbacks, but
-    :meth:`partial_fit`.
+    no likelihoods: :meth:`score` measures the error of predictions. Neither are there a warm start,
+    checkpoints or callbacks, but :meth:`partial_fit`.
 
     Read more in the :ref:`User Guide <recommendations>`.
 
@@ -292,3 +295,45 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         found = self.effects_.values(seen, machine.units[0].mean(theta))
         found[rows_of_entries(seen), seen.indices] = seen.data
         return found
+
+    @one_blas_thread
+    def score(self, X, y=None):
+        """Predict each rating from the others of its row, and compare.
+
+        :class:`~sklearn.model_selection.GridSearchCV`, whose folds are of users, chooses by it.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Ratings, as in :meth:`fit`.
+        y : Ignored
+
+        Returns
+        -------
+        score : float
+            Minus the root mean squared error; higher is better.
+        """
+        machine, seen = self.machine_, self._seen(X)
+        if not seen.nnz:
+            raise ValueError("X has no rating")
+        blocks = [seen[i : i + _BLOCK_ROWS] for i in range(0, seen.shape[0], _BLOCK_ROWS)]
+        errors = np.concatenate([self._errors_of_others(machine, block) for block in blocks])
+        return -float(np.sqrt(np.mean(errors**2)))
+
+    def _errors_of_others(self, machine, seen):
+        """Return ratings less their predictions from the others of their rows."""
+        effects, rows, W = self.effects_, rows_of_entries(seen), machine.weights[0]
+        apart = seen.data - effects.mean - effects.columns[seen.indices]
+        own = effects.of_rows_without(seen)
+        items = W[:, seen.indices].T
+        # Deviations of the others of a row from its effect without the rating
+        weighted = apart[:, None] * items
+        ones = sp.csr_array((np.ones(seen.nnz), np.arange(seen.nnz), seen.indptr))
+        others = (ones @ weighted)[rows] - weighted - own[:, None] * ((ones @ items)[rows] - items)
+        hidden = machine.units[1].tilt(machine.thetas[1], others / effects.scale)
+        means = machine.units[1].mean(hidden)
+        theta = machine.thetas[0]
+        deviations = theta.field[seen.indices] + (means * items).sum(axis=1)
+        deviations /= theta.precision[seen.indices]
+        expected = effects.mean + effects.columns[seen.indices] + own + effects.scale * deviations
+        return seen.data - np.clip(expected, effects.least, effects.most)

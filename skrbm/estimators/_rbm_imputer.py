@@ -50,7 +50,7 @@ class RBMImputer(TransformerMixin, Estimator):
     Attributes
     ----------
     estimator_ : density estimator
-        The fitted estimator. Its ``impute(X, n_draws=...)`` makes multiple imputations.
+        The fitted estimator.
     indicator_ : MissingIndicator or None
         None if ``add_indicator`` is False.
     n_features_in_ : int
@@ -65,8 +65,9 @@ class RBMImputer(TransformerMixin, Estimator):
 
     Notes
     -----
-    A column without any observed value in ``fit`` is dropped, as by
-    :class:`~sklearn.impute.KNNImputer`.
+    Missing values are NaN, None or NA. Other marks have to be replaced first, as by
+    ``X.replace(-1, np.nan)`` in pandas. A column without any observed value in ``fit`` is dropped,
+    as by :class:`~sklearn.impute.KNNImputer`.
 
     Examples
     --------
@@ -141,21 +142,44 @@ class RBMImputer(TransformerMixin, Estimator):
         X : array or DataFrame of shape (n_samples, n_features_out)
             A DataFrame if ``fit`` had one, with indicators in the last columns.
         """
+        return self._completed(X)[0]
+
+    def impute(self, X, n_draws=5):
+        """Replace missing values by draws given the observed ones: multiple imputation.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Missing values are NaN, None or NA.
+        n_draws : int, default=5
+            Number of completed tables.
+
+        Returns
+        -------
+        tables : list of arrays or DataFrames of shape (n_samples, n_features_out)
+            Each as that of :meth:`transform`.
+        """
+        return self._completed(X, n_draws=n_draws)
+
+    def _completed(self, X, **options):
+        """Return the tables that ``impute`` of the estimator gives, a list, with indicators."""
         check_is_fitted(self)
         _, missing = observed_columns(self, X, reset=False)
         kept = np.flatnonzero(self._kept)
         X = _safe_indexing(as_table(X), kept, axis=1)
-        found = self.estimator_.impute(X, random_state=self._seed)
-        found = _with_observed(found, X, missing[:, kept])
+        found = self.estimator_.impute(X, random_state=self._seed, **options)
+        tables = found if options else [found]
+        tables = [_with_observed(table, X, missing[:, kept]) for table in tables]
         if self.indicator_ is None:
-            return found
+            return tables
         indicators = self.indicator_.transform(_as_nan(missing))
-        if not is_frame(found):
-            return np.hstack([found, indicators])
-        names = self.get_feature_names_out()[found.shape[1] :]
-        if not hasattr(found, "iloc"):  # polars
-            return found.hstack(type(found)(dict(zip(names, indicators.T, strict=True))))
-        return found.assign(**dict(zip(names, indicators.T, strict=True)))
+        if not is_frame(tables[0]):
+            return [np.hstack([table, indicators]) for table in tables]
+        names = self.get_feature_names_out()[len(kept) :]
+        columns = dict(zip(names, indicators.T, strict=True))
+        if not hasattr(tables[0], "iloc"):  # polars
+            return [table.hstack(type(table)(columns)) for table in tables]
+        return [table.assign(**columns) for table in tables]
 
     def get_feature_names_out(self, input_features=None):
         """Return the names of the columns of the result of ``transform``.

@@ -84,6 +84,13 @@ class Effects(NamedTuple):
         sums = np.bincount(rows, X.data - self.mean - self.columns[X.indices], n)
         return sums / (np.diff(X.indptr) + _PRIOR_OF_ROWS)
 
+    def of_rows_without(self, X):
+        """Return :meth:`of_rows` for each entry, of the other entries of its row."""
+        rows = rows_of_entries(X)
+        apart = X.data - self.mean - self.columns[X.indices]
+        sums = np.bincount(rows, apart, X.shape[0])[rows] - apart
+        return sums / (np.diff(X.indptr)[rows] - 1 + _PRIOR_OF_ROWS)
+
     def expected(self, X):
         """Return what is expected of the stored entries."""
         own = self.of_rows(X)[rows_of_entries(X)]

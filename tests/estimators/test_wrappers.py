@@ -195,6 +195,28 @@ def test_observed_values_stay_as_they_are_where_the_units_do_not_take_them(libra
     assert set(found[missing][1:]) <= {"Lima", "Oslo", 1, 2, 3, 4, 5}
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars", "array"])
+def test_multiple_imputation_gives_tables_as_transform_does(library):
+    table = mixed().assign(empty=None)
+    table.iloc[::5, 0], table.iloc[1::5, 1] = None, None
+    missing, X = table.isna().to_numpy()[:, :3], table
+    if library == "polars":
+        polars = pytest.importorskip("polars")
+        columns = {name: table[name].tolist() for name in table}
+        holes = {name: [None if v != v else v for v in own] for name, own in columns.items()}
+        X = polars.DataFrame(holes)
+    elif library == "array":
+        X = table.to_numpy(dtype=object)
+    imputer = RBMImputer(SMALL_TABLE, add_indicator=True, random_state=0).fit(X)
+    means, tables = imputer.transform(X), imputer.impute(X, n_draws=3)
+    arrays = [np.asarray(found, dtype=object) for found in tables]
+    for found, values in zip(tables, arrays, strict=True):
+        assert type(found) is type(means) and found.shape == means.shape
+        assert_array_equal(values[:, :3][~missing], table.to_numpy(dtype=object)[:, :3][~missing])
+        assert not pd.isna(values).any()
+    assert (arrays[0] != arrays[1]).any() and len(tables) == 3
+
+
 def test_a_row_is_imputed_as_it_is_alone():
     holes = with_factor(200, 30, noise=0.5, missing=0.5, seed=0)[1]
     imputer = RBMImputer(RBM(20, visible="gaussian", n_iter=10), random_state=0).fit(holes)
