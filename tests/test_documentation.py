@@ -3,9 +3,11 @@
 Examples in docstrings and in pages are doctests, which ``.ci/run`` runs by pytest's own options.
 """
 
+import json
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -22,6 +24,7 @@ from skrbm.learning import SGD
 
 ROOT = Path(__file__).parents[1]
 DOC = ROOT / "doc"
+HTML = DOC / "_build" / "html"
 PAGES = [ROOT / "README.md"]
 PAGES += [DOC / f"{name}.rst" for name in ("index", "start", "choose")]
 PAGES += sorted([*DOC.glob("guide/*.rst"), *DOC.glob("coming_from/*.rst")])
@@ -78,3 +81,21 @@ def test_every_estimator_is_in_the_reference_and_links_to_it():
         assert re.search(rf"^   {name}$", reference, re.MULTILINE), name
         html = estimator_html_repr(getattr(skrbm, name)())
         assert f"https://skrbm.readthedocs.io/en/stable/generated/skrbm.{name}.html" in html
+
+
+@pytest.mark.checks
+@pytest.mark.skipif(not (HTML / "searchindex.js").exists(), reason="needs the built pages")
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_search_finds_the_guide_first():
+    pages = {
+        "missing values": "completion",
+        "save model": "saving",
+        "outlier": "outliers",
+        "number of hidden units": "number_of_units",
+        "early stopping": "diagnostics",
+        "recommendation": "recommendations",
+    }
+    command = ["node", str(Path(__file__).with_name("_search.js")), str(HTML), *pages]
+    hits = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    for (query, page), found in zip(pages.items(), hits, strict=True):
+        assert f"guide/{page}" in found[:2], (query, found[:5])

@@ -168,25 +168,32 @@ def of_machine(rbm, X, test):
     return fit, seconds, recall(found, X, test)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("task", choices=["ratings", "choices"])
-    parser.add_argument("--seeds", type=int, default=3)
-    args = parser.parse_args()
-    heading(__file__, args)
-    score = {"ratings": "root mean squared error", "choices": "recall at 20"}[args.task]
-    measured, found = globals()[f"measured_{args.task}"], {}
-    warnings.simplefilter("ignore")
+SCORES = {"ratings": "root mean squared error", "choices": "recall at 20"}
+
+
+def compare(task, seeds):
+    """Print the table of a task, means and standard deviations over seeds."""
+    measured = {"ratings": measured_ratings, "choices": measured_choices}[task]
+    found, rows = {}, []
     with threadpool_limits(1):
-        for seed in range(args.seeds):
+        for seed in range(seeds):
             for name, *numbers in measured(seed):
                 progress([seed, name, *numbers])
                 found.setdefault(name, []).append(numbers)
-    rows = []
     for name, numbers in found.items():
         mean, std = np.mean(numbers, axis=0), np.std(numbers, axis=0)
         rows.append([name, *(f"{m:.2f}" for m in mean[:2]), f"{mean[2]:.4f} ± {std[2]:.4f}"])
-    table(["model", "fit (s)", "prediction (s)", score], rows)
+    table(["model", "fit (s)", "prediction (s)", SCORES[task]], rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("task", choices=[*SCORES])
+    parser.add_argument("--seeds", type=int, default=3)
+    args = parser.parse_args()
+    heading(__file__, args)
+    warnings.simplefilter("ignore")
+    compare(args.task, args.seeds)
 
 
 if __name__ == "__main__":
