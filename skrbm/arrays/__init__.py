@@ -1,7 +1,6 @@
 """Array libraries behind one interface: namespaces, products, random numbers and threads."""
 
 from ._columns import (
-    column_sums,
     dense,
     dense_rows,
     has_missing,
@@ -13,6 +12,7 @@ from ._columns import (
     take_columns,
     take_rows,
     value_range,
+    weighted_sum,
 )
 from ._later import near_equal_parts, number, number_of, numbers, put_off, require
 from ._namespace import (

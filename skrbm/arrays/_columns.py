@@ -129,8 +129,10 @@ def take_columns(X: Array, columns: Any) -> Array:
     return namespace(X).take(X, from_numpy(columns, X), axis=-1)
 
 
-def column_sums(x: Array) -> Array:
-    """Return the sum of each column of a dense array, in its dtype."""
+def weighted_sum(weight: Any, x: Array) -> Array:
+    """Return the sum of the rows of a dense array, by one weight for all or one for each."""
+    if getattr(weight, "ndim", 0):
+        return weight @ x
     if not is_foreign(x):
-        return np.add.reduce(x, axis=0)  # without the overhead of np.sum, half of it for few rows
-    return namespace(x).sum(x, axis=0)
+        return np.add.reduce(x, axis=0) * weight  # half of the time of np.sum for few rows
+    return namespace(x).sum(x, axis=0) * weight

@@ -25,11 +25,12 @@ class Gibbs(Sampler):
 
     n_steps: int = 1
 
-    def state_at(self, machine, X, rng):
+    def state_at(self, machine, X, rng, given=None):
         """Return chains at visible values X, with each hidden layer drawn given the one below."""
         layers = (X, *(None for _ in machine.weights))
         for l in range(1, len(layers)):
-            theta = conditional(machine, l, layers)
+            known = l == 1 and given is not None
+            theta = given if known else conditional(machine, l, layers)
             layers = (*layers[:l], machine.units[l].sample(theta, rng), *layers[l + 1 :])
         return Chains(layers)
 

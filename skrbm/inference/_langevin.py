@@ -133,19 +133,19 @@ class Langevin(Sampler):
             beta, variance = beta * (1 - part), variance * (1 - part) ** 2 + 2 * part
         return beta, (variance * self.temperature) ** 0.5
 
-    def state_at(self, machine, X, rng):
+    def state_at(self, machine, X, rng, given=None):
         """Return chains at visible values X; raises ValueError if the step size diverges."""
         self.check(machine)
         self._relative_step(machine)
-        return self._walk(machine, X, lambda given: machine.units[1].sample(given, rng))
+        return self._walk(machine, X, lambda given: machine.units[1].sample(given, rng), given)
 
     def resumed(self, machine, state):
         X, hidden = state.layers
         return self._walk(machine, X, lambda given: hidden)
 
-    def _walk(self, machine, X, draw):
+    def _walk(self, machine, X, draw, given=None):
         """Return the state at visible values X, with hidden values by ``draw(given)``."""
-        given = condition(machine, X)
+        given = condition(machine, X) if given is None else given
         hidden = draw(given)
         return Walk((X, hidden), given, self._centre(machine, given, hidden))
 

@@ -84,8 +84,11 @@ class Sampler(InferenceMethod):
         """Return ``n`` chains that start at independent draws of the visible units."""
         return self.state_at(machine, draw_visible(machine, rng, n), rng)
 
-    def state_at(self, machine, X, rng):
-        """Return chains whose visible values are X."""
+    def state_at(self, machine, X, rng, given=None):
+        """Return chains whose visible values are X.
+
+        ``given`` are the parameters of the first hidden layer given X, if they are known already.
+        """
         raise unwritten(self, "state_at")
 
     def resumed(self, machine, state):

@@ -131,12 +131,12 @@ class Tempering(Sampler):
         ladder = self._ladder  # without one, the machine has the observed values
         return self if ladder is None else replace(self, rungs=ladder.given(X, observed))
 
-    def state_at(self, machine, X, rng):
+    def state_at(self, machine, X, rng, given=None):
         """Return chains at visible values X; rungs below are at samples of a ladder, or at X."""
         self.check(machine)
         ladder = self._ladder
         below = (X,) * (len(self._betas()) - 1) if ladder is None else ladder.below(machine, X, rng)
-        return Replicas(Gibbs().state_at(machine, X, rng).layers, below)
+        return Replicas(Gibbs().state_at(machine, X, rng, given).layers, below)
 
     def step(self, machine, state, rng):
         state, exchanges = self.moved(machine, state, rng)

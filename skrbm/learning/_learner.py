@@ -334,7 +334,7 @@ class MomentLearner(BatchLearner):
         if self._shares is not None:
             difference, data = self._shares.moments(machine, difference, data)
         if self.centered:
-            means = [data.statistics(unit, l).field for l, unit in enumerate(machine.units)]
+            means = [data.mean(l) for l in range(len(machine.units))]
             if training.offsets is not None:
                 pairs = zip(training.offsets, means, strict=True)
                 means = [old + _OFFSET_WEIGHT * (new - old) for old, new in pairs]
@@ -373,9 +373,10 @@ class MomentLearner(BatchLearner):
             training.length_state = rule.unmeasured(state)
         if is_measured:
             rows = phase.samples(training.phase_state)
-            energies = phase.free_energy(training.machine, rows)
-            before = tuple(copied(part) for part in self.parameters.of(training.machine))
-        parameters = self._move(training, slopes, _like(length, X))
+            energies = phase.energies(training.machine, training.phase_state)
+        parameters = self.parameters.of(training.machine)
+        before = tuple(copied(part) for part in parameters) if is_measured else None
+        self._move(training, parameters, slopes, _like(length, X))
         training.machine = moved = self.parameters.machine(training.machine, parameters)
         if is_measured:
             change = phase.free_energy(moved, rows) - energies
@@ -396,9 +397,9 @@ class MomentLearner(BatchLearner):
         self.average(training)
         return length
 
-    def _move(self, training, slopes, rate):
-        """Move the parameters by a step of the optimizer, and return them."""
-        machine, parameters = training.machine, self.parameters.of(training.machine)
+    def _move(self, training, parameters, slopes, rate):
+        """Move the parameters, in place, by a step of the optimizer."""
+        machine = training.machine
         if self._precisions is None:  # these places are the same in the whole fit
             self._precisions = self.parameters.precisions(machine)
         precisions = [(i, copied(parameters[i])) for i in self._precisions]
@@ -414,7 +415,6 @@ class MomentLearner(BatchLearner):
         for i, old in precisions:
             now = parameters[i]
             now[...] = namespace(now).maximum(now, _LEAST_PRECISION * old)
-        return parameters
 
     # ---------------------------------------------------- recorded steps on a device
 

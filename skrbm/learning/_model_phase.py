@@ -90,6 +90,10 @@ class ModelPhase:
         """
         return precise_free_energy(machine, X)
 
+    def energies(self, machine, state):
+        """Return the free energies of :meth:`samples` under the machine they were drawn from."""
+        return self.free_energy(machine, self.samples(state))
+
     def step_length(self, machine):
         """Return the :class:`StepLength` for gradient ascent."""
         raise NotImplementedError

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..arrays import cast, cumulative_sum, like, namespace
 from ..inference import sample
-from ..machine import condition
+from ..machine import condition, precise_free_energy
 from ._chains import ChainPhase
 
 _BURN_IN = 30  # sweeps of the first machine, whose couplings are weak
@@ -57,8 +57,8 @@ class WeightedPhase(ChainPhase):
     def reviewed(self, machine, state, rng):
         """Return the state with the weights of a machine, resampled if few rows are effective."""
         rows = state.chains.layers[0]
-        xp, n = namespace(rows), rows.shape[0]
-        energies = _energies(machine, rows, condition(machine, rows))
+        xp, n, given = namespace(rows), rows.shape[0], condition(machine, rows)
+        energies = _energies(machine, rows, given)
         before = Weighted(0.0 * energies, energies) if state.more is None else state.more
         log_weights = before.log_weights + before.energies - energies
         log_weights = xp.where(xp.isfinite(log_weights), log_weights, -1e300)
@@ -68,7 +68,8 @@ class WeightedPhase(ChainPhase):
         index = _index(weights, cast(rng.uniform((1,)), weights.dtype))
         index = xp.where(few, index, xp.arange(n, **{**like(weights), "dtype": index.dtype}))
         log_weights = xp.where(few, 0.0 * log_weights, log_weights)
-        chains = self.sampler.state_at(machine, xp.take(rows, index, axis=0), rng)
+        rows, given = xp.take(rows, index, axis=0), given.rows(index)
+        chains = self.sampler.state_at(machine, rows, rng, given)
         more = Weighted(log_weights, xp.take(energies, index, axis=0))
         return state._replace(chains=chains, more=more)
 
@@ -80,6 +81,9 @@ class WeightedPhase(ChainPhase):
         # Without weights the chains are those from before a restart, which a fit returns to if it
         # diverges or is interrupted in the next epoch.
         return None if state.more is None else _normalized(state.more.log_weights)
+
+    def energies(self, machine, state):
+        return state.more.energies
 
     def visible(self, state):
         """Return as many rows in which each has its share, without a random number."""
@@ -105,7 +109,13 @@ def _index(weights, offset):
 
 
 def _energies(machine, rows, theta):
-    """Return the free energies of rows, float64."""
+    """Return the free energies of rows, float64.
+
+    ``theta`` are the parameters of the hidden units given the rows, where float64 or discrete
+    values make them precise enough.
+    """
+    if not (machine.units[0].is_discrete or theta.field.dtype == namespace(rows).float64):
+        return precise_free_energy(machine, rows)
     hidden = machine.units[1].total_log_partition(theta)
     own = machine.units[0].log_weight(machine.thetas[0], rows)
     return cast(-own - hidden, namespace(rows).float64)

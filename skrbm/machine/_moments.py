@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..arrays import Array, add_products, cast, matmul, namespace
+from ..arrays import Array, add_products, cast, matmul, namespace, weighted_sum
 from ..units import Theta, Unit
 from ._machine import Machine, condition, is_per_row
 
@@ -109,6 +109,12 @@ class Moments:
             if index == l:
                 out += step * matrix
         return out
+
+    def mean(self, l: int) -> Array:
+        """Return the expected values of layer ``l``, of shape (n_units[l],)."""
+        parts = [weighted_sum(block.weight, block.means[l]) for block in self.blocks]
+        parts += [theta.field for index, theta in self.sums if index == l]
+        return sum(parts[1:], parts[0])
 
     def statistics(self, unit: Unit, l: int) -> Theta:
         """Return the expected statistics of layer ``l``, a Theta of shape (n_units[l],)."""

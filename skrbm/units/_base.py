@@ -14,7 +14,6 @@ from ..arrays import (
     Index,
     Rng,
     cast,
-    column_sums,
     is_finite,
     like,
     matmul,
@@ -24,6 +23,7 @@ from ..arrays import (
     row_sums,
     squared,
     take_rows,
+    weighted_sum,
 )
 from ..exceptions import DivergenceError
 
@@ -474,9 +474,7 @@ class Unit:
     ) -> Theta:
         """Return the expected statistics summed over rows, by one weight or one for each row."""
         rows = self.statistics(mean, variance, further)
-        if getattr(weight, "ndim", 0):
-            return rows.map(lambda part: weight @ part)
-        return rows.map(lambda part: column_sums(part) * weight)
+        return rows.map(lambda part: weighted_sum(weight, part))
 
     # -------------------------------------------------------------------------- parameters
 

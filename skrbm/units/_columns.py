@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -93,45 +93,81 @@ class ColumnUnits(Unit):
                 "parts must be a list of pairs (unit, columns), with units that can be learnt, "
                 f"got {self.parts!r}"
             )
-        _layout(parts)  # raises if the columns are not those of a layer
+        _ = self._layout  # raises if the columns are not those of a layer
         if sum(unit.is_joint for unit, _ in parts) > 1:
             raise ValueError(
                 "parts have several units with covariance='full'; give one of them all real columns"
             )
 
+    def __getstate__(self):
+        """Return the parts without cached properties, for copies and files."""
+        return {"parts": self.parts}
+
     # ----------------------------------------------------------------------- columns of parts
 
-    @property
+    @cached_property
     def units(self):
         """The kinds of the parts, a tuple of Unit."""
         return tuple(unit for unit, _ in self.parts)
 
+    @cached_property
+    def _layout(self):
+        return _layout(self.parts)
+
+    @cached_property
+    def _sites(self):
+        """The columns of each site, in order, and the place of each among those of the parts."""
+        sites = [own[site] for unit, own in self._pairs for site in unit.groups(len(own))]
+        if any((np.diff(site) != 1).any() for site in sites):
+            raise ValueError("the columns of a site must lie side by side and in order")
+        order = np.argsort([site[0] for site in sites])
+        return [sites[i] for i in order], None if self._layout.order is None else order
+
+    @cached_property
+    def _statistics(self):
+        """Which statistics of :class:`Theta` each part has, tuples of bool.
+
+        A tilt may give a precision to any part, which a unit without one may need in its
+        log-partition function.
+        """
+        found = []
+        for unit, own in self._pairs:
+            theta = unit.default_theta(len(own), np.zeros(1))
+            found.append((True, not unit.is_joint, *(part is not None for part in theta[2:])))
+        return found
+
     @property
     def columns(self):
         """The columns of each part, a tuple of index arrays."""
-        return tuple(map(np.array, _layout(self.parts).columns))
+        return tuple(map(np.array, self._layout.columns))
 
     @property
     def n_columns(self):
         """The number of columns of the layer."""
-        return _layout(self.parts).n
+        return self._layout.n
 
     def _with_columns(self, n):
         """Return pairs of the unit and the columns of each part of a layer of ``n`` columns."""
         if n != self.n_columns:
             raise ValueError(f"{self} has {self.n_columns} columns, and the layer has {n}")
+        return self._pairs
+
+    @property
+    def _pairs(self):
         return list(zip(self.units, self.columns, strict=True))
 
     def _split(self, x):
         """Return what an array, a Theta or Columns is for each part; anything else is the same."""
-        places = _layout(self.parts).places
+        places = self._layout.places
         if isinstance(x, Theta):  # of the statistics that a part has
-            split = [*map(self._split, x[:-1]), [x.joint] * len(places)]
-            pairs = zip(zip(*split, strict=True), _statistics(self.parts), strict=True)
-            return [
-                Theta(*(part if has else None for part, has in zip(own, names, strict=True)))
-                for own, names in pairs
-            ]
+            found = []
+            for place, names in zip(places, self._statistics, strict=True):
+                own = [
+                    take_columns(part, place) if has and part is not None else None
+                    for part, has in zip(x[:-1], names[:-1], strict=True)
+                ]
+                found.append(Theta(*own, x.joint if names[-1] else None))
+            return found
         if hasattr(x, "part"):
             return [x.part(place) for place in places]
         if getattr(x, "ndim", 0):
@@ -140,7 +176,7 @@ class ColumnUnits(Unit):
 
     def _join(self, parts):
         """Undo :meth:`_split`, of arrays, Thetas or tuples of arrays."""
-        order = _layout(self.parts).order
+        order = self._layout.order
         if isinstance(parts[0], Theta):
             theta = joined(parts)
             if order is None:
@@ -160,7 +196,7 @@ class ColumnUnits(Unit):
 
     def _join_sites(self, parts):
         """Return the values of the sites of all parts, in the order of the sites of the layer."""
-        total, order = namespace(parts[0]).concat(parts, axis=-1), _sites(self.parts)[1]
+        total, order = namespace(parts[0]).concat(parts, axis=-1), self._sites[1]
         return total if order is None else take_columns(total, order)
 
     def _thetas(self, theta):
@@ -193,7 +229,7 @@ class ColumnUnits(Unit):
 
     def groups(self, n):
         self._with_columns(n)  # raises if the layer has other columns
-        return _sites(self.parts)[0]
+        return self._sites[0]
 
     def exclusive(self, n):
         pairs = self._with_columns(n)
@@ -227,7 +263,7 @@ class ColumnUnits(Unit):
     def asks_for(self, fitted):
         return (
             type(self) is type(fitted)
-            and _layout(self.parts).columns == _layout(fitted.parts).columns
+            and self._layout.columns == fitted._layout.columns
             and all(a.asks_for(b) for a, b in zip(self.units, fitted.units, strict=True))
         )
 
@@ -286,7 +322,7 @@ class ColumnUnits(Unit):
 
     def _join_further(self, theta, parts):
         """Return the further statistics of the layer, for those of the parts."""
-        found, pairs = [], zip(self._split(theta), parts, _statistics(self.parts), strict=True)
+        found, pairs = [], zip(self._split(theta), parts, self._statistics, strict=True)
         for own, further, names in pairs:
             values = iter(further or ())
             more = (next(values) if has else None for has in names[2:])
@@ -297,7 +333,7 @@ class ColumnUnits(Unit):
         """Undo :meth:`_join_further`; None where a part has no further statistics."""
         if further is None:
             return [None] * len(self.parts)
-        values, names = iter(further), zip(*_statistics(self.parts), strict=True)
+        values, names = iter(further), zip(*self._statistics, strict=True)
         parts = [next(values) if any(has) else None for has in list(names)[2:]]
         thetas = self._split(Theta(mean, None, *parts))
         return [tuple(part for part in own[2:] if part is not None) or None for own in thetas]
@@ -339,8 +375,6 @@ class ColumnUnits(Unit):
         return self._expected("statistics", mean, variance, further)
 
     def total_statistics(self, weight, mean, variance=None, further=None):
-        if not self.is_joint:
-            return super().total_statistics(weight, mean, variance, further)
         return self._expected("total_statistics", mean, variance, further, weight)
 
     def default_theta(self, n, reference):
@@ -399,8 +433,8 @@ def _columns(given):
     return tuple(map(int, given)) if several else int(given)
 
 
-@cache
 def _layout(parts):
+    """Return the layout of pairs of a unit and its columns; raises ValueError if there is none."""
     columns = [own for _, own in parts]
     if all(isinstance(own, Integral) for own in columns):
         ends = np.cumsum(columns).tolist()
@@ -418,29 +452,3 @@ def _layout(parts):
     else:
         places, order = map(np.array, columns), np.argsort(every)
     return _Layout(len(every), tuple(map(tuple, columns)), tuple(places), order)
-
-
-@cache
-def _sites(parts):
-    """Return the columns of each site, in order, and the place of each among those of the parts."""
-    layout, sites = _layout(parts), []
-    for (unit, _), columns in zip(parts, layout.columns, strict=True):
-        sites += [np.array(columns)[site] for site in unit.groups(len(columns))]
-    if any((np.diff(site) != 1).any() for site in sites):
-        raise ValueError("the columns of a site must lie side by side and in order")
-    order = np.argsort([site[0] for site in sites])
-    return [sites[i] for i in order], None if layout.order is None else order
-
-
-@cache
-def _statistics(parts):
-    """Return which statistics of :class:`Theta` each part has, tuples of bool.
-
-    A tilt may give a precision to any part, which a unit without one may need in its
-    log-partition function.
-    """
-    found = []
-    for (unit, _), columns in zip(parts, _layout(parts).columns, strict=True):
-        own = unit.default_theta(len(columns), np.zeros(1))
-        found.append((True, not unit.is_joint, *(part is not None for part in own[2:])))
-    return found
