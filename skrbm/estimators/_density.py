@@ -38,7 +38,7 @@ from ._encoded import (
     visible_rows,
 )
 from ._layouts import OneLayer
-from ._log_partition import checked_log_partition, log_partition_of_scores, solved_log_partition
+from ._log_partition import checked_log_partition, solved_log_partition
 from ._posterior import N_STEPS, chains_of, drawn_given, hidden_means, imputed
 from ._shared import Estimator
 
@@ -245,17 +245,14 @@ class DensityModel(
         Warns
         -----
         LikelihoodWarning
-            If the standard error of log Z is larger than 0.1 nats; if a lower bound by naive mean
-            field, a solution of ``inference`` or reverse annealing from ``starts_`` indicates a
-            log Z that is larger by more than a nat; or if neighbours on a ladder accept less than
-            10 % of their exchanges. The score is then probably too large.
-            Also if ``tap_log_likelihood`` is too large by more than a nat. A mode that all chains
-            and starts miss is not noticed.
+            If the standard error of log Z is larger than 0.1 nats, or if neighbours on a ladder
+            accept less than 10 % of their exchanges. A mode that all chains miss is not noticed:
+            :func:`skrbm.evaluation.bracket` is a test of that.
         """
         return self._scored(X)
 
     def _scored(self, X):
-        return self._log_weights(X) - log_partition_of_scores(self)
+        return self._log_weights(X) - checked_log_partition(self, "auto", stacklevel=4).value
 
     @by_blocks
     def _log_weights(self, X):

@@ -24,7 +24,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skrbm import RBM, BernoulliRBM
-from skrbm.estimators._log_partition import kept_reverse
 from skrbm.exceptions import LikelihoodWarning
 from skrbm.inference import AIS, TAP
 
@@ -114,33 +113,6 @@ def test_log_partition_methods(RBM):
         assert np.isnan(std)
         assert abs(value - exact) < 0.5
     assert rbm.log_partition("tap") == pytest.approx(rbm.log_partition(TAP(damping=0.5)), abs=1e-4)
-
-
-def two_deep_modes(n=60, w=8.0):
-    """A machine with two modes, p and 1 - p, that no chain from independent units finds, and log Z.
-
-    From a row that is drawn at random, the two hidden units that matter are switched on with a
-    probability below 1e-7 at any temperature.
-    """
-    p, W, c = np.arange(n) % 2, np.zeros((32, n)), np.zeros(32)
-    W[0], c[:2] = w * (2 * p - 1), -180.0
-    W[1] = -W[0]
-    rbm = BernoulliRBM.from_parameters(W, c, np.zeros(n), random_state=0)
-    rbm.starts_ = np.repeat([p, 1.0 - p], 20, axis=0)
-    mode = n / 2 * (np.log1p(np.exp(w)) + np.log1p(np.exp(-w))) - 180
-    # The other 30 hidden units are free, and both of the two on at once have no weight.
-    return rbm, 30 * np.log(2) + np.logaddexp(mode + np.log(2), n * np.log(2))
-
-
-def test_scores_warn_where_reverse_annealing_disagrees():
-    rbm, log_z = two_deep_modes()
-    before = vars(rbm).copy()
-    with pytest.warns(LikelihoodWarning, match=r"chains from starts_ back to .*evaluation.bracket"):
-        rbm.score(rbm.starts_)
-    forward, above = rbm.log_partition(), kept_reverse(rbm)
-    assert forward < log_z - 10 and above.value > log_z
-    assert above is kept_reverse(rbm)
-    assert vars(rbm).keys() == before.keys() and rbm.starts_ is before["starts_"]
 
 
 @every
