@@ -52,6 +52,7 @@ def fitted(X, sampler, n_components=16):
     rows = X[generator.integers(len(X), size=n_components)]
     intercept_hidden = -(components / variances * rows).sum(axis=1)
     intercept_visible = X.mean(axis=0) - components.sum(axis=0) / 2
+    parts = components, intercept_hidden, intercept_visible, variances
     return GaussianBernoulliRBM(
         n_components,
         inference=sampler,
@@ -59,7 +60,7 @@ def fitted(X, sampler, n_components=16):
         learning_rate=0.05,
         batch_size=500,
         n_iter=200,
-        init=(components, intercept_hidden, intercept_visible, variances),
+        init=GaussianBernoulliRBM.from_parameters(*parts),
         random_state=0,
     ).fit(X)
 

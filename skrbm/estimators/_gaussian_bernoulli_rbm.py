@@ -7,11 +7,21 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
-from .._sklearn import StrOptions
-from ..arrays import cast, dense, is_finite, like, make_rng, namespace, one_blas_thread, take_rows
+from .._sklearn import HasMethods, StrOptions
+from ..arrays import (
+    cast,
+    dense,
+    is_finite,
+    like,
+    make_rng,
+    namespace,
+    one_blas_thread,
+    parameter_reference,
+    take_rows,
+)
 from ..evaluation import Density
 from ..inference import SAMPLERS, Sampler, Tempering, resolve, sample
-from ..inputs import Coordinates
+from ..inputs import Coordinates, varies
 from ..learning import CHAINS, GRADIENTS, Noise
 from ..units import Bernoulli, Gaussian
 from ._base import BaseRBM
@@ -20,14 +30,12 @@ from ._means_and_variances import (
     PARAMETERS,
     MeansAndVariances,
     MeanVariance,
-    checked_parameters,
     first_machine,
     machine_of,
-    machine_of_init,
-    mean_and_deviation,
+    parameters_from,
 )
 from ._posterior import drawn_given
-from ._recipe import Recipe
+from ._recipe import Recipe, machine_of_init
 from ._shared import optimizer_of, shares_parameters
 
 _N_STEPS = 20  # of a sampler given by its name
@@ -69,8 +77,7 @@ class GaussianBernoulliRBM(BaseRBM):
     {batch_size = 100}
     {n_iter = 50}
     {early_stopping}
-    init : "random", fitted estimator or (components, intercept_hidden, intercept_visible[, \
-            variances]), default="random"
+    init : "random" or fitted estimator, default="random"
         Initial parameters. "random" draws a row of the data for each hidden unit, along which
         its component points, with the hidden bias such that the unit is on with probability 1/2
         halfway from the mean to the row; variances are those of the data.
@@ -131,6 +138,7 @@ class GaussianBernoulliRBM(BaseRBM):
     _parameter_constraints: ClassVar[dict] = {
         "inference": [StrOptions(set(SAMPLERS)), Sampler],
         "gradient": [StrOptions(set(GRADIENTS))],
+        "init": [StrOptions({"random"}), HasMethods(["fit", "transform"])],
     }
 
     def __init__(
@@ -178,24 +186,24 @@ class GaussianBernoulliRBM(BaseRBM):
     def _recipe(self, rows=None):
         if rows is None:
             return self._recipe_of_noise(self.noise_mean_, self.noise_scale_)
-        return self._recipe_of_noise(*mean_and_deviation(rows))
+        like = parameter_reference(rows.X)
+        mean, variance = rows.moments
+        deviation = namespace(like).sqrt(variance)
+        kept = varies(mean, deviation, like.dtype)
+        deviation = namespace(like).where(kept, deviation, 0.0 * deviation)
+        return self._recipe_of_noise(cast(mean, like.dtype), cast(deviation, like.dtype))
 
     def _recipe_of_noise(self, mean, scale):
-        coordinates = Coordinates.standard(mean, scale)
+        coordinates, parameters = Coordinates.standard(mean, scale), MeanVariance()
         with np.errstate(over="ignore", under="ignore", divide="ignore"):
-            if not is_finite(1 / coordinates.divisor**2):
-                raise ValueError("the variances of X underflow; scale X")
+            if not is_finite(1 / (parameters.min_variance * coordinates.divisor**2)):
+                raise ValueError(f"{mean.dtype} cannot hold the variances of X; scale X")
         usual = {"n_steps": _N_STEPS, "burn_in": 0, "adjust_after": None}
         sampler = resolve(self.inference, Sampler, **usual)
         start = "persistent" if sampler.has_rungs else sampler.start or "noise"
         noise = Noise(coordinates.inward(mean), scale / coordinates.divisor)
-        return Recipe(
-            CHAINS[start](sampler, self.gradient, noise),
-            optimizer_of(self),
-            MeanVariance(),
-            coordinates,
-            noise=(mean, scale),
-        )
+        phase = CHAINS[start](sampler, self.gradient, noise)
+        return Recipe(phase, optimizer_of(self), parameters, coordinates, noise=(mean, scale))
 
     def _first_machine(self, rows, rng, recipe):
         n, n_hidden = rows.X.shape[1], int(self.n_components)
@@ -205,7 +213,9 @@ class GaussianBernoulliRBM(BaseRBM):
         machine = first_machine(some, noise, scale, *recipe.phase.noise)
         if isinstance(self.init, str):
             return machine
-        return machine_of_init(self.init, machine, recipe.coordinates)
+        machine = recipe.coordinates.machine_outward(machine)
+        machine = machine_of_init(self.init, machine, self.n_components)
+        return recipe.coordinates.machine_inward(machine)
 
     # ------------------------------------------------------------------- the fitted machine
 
@@ -255,7 +265,7 @@ class GaussianBernoulliRBM(BaseRBM):
             units without hidden ones, or is that of the fitted machine.
         """
         rbm = cls(**params)
-        parts = checked_parameters((components, intercept_hidden, intercept_visible, variances))
+        parts = parameters_from(components, intercept_hidden, intercept_visible, variances)
         machine = machine_of(*parts)
         rbm.n_components = machine.n_units[1]
         rbm._validate_params()

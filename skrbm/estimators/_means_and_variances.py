@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..arrays import cast, namespace, parameter_reference
-from ..inputs import filled, machine_from, varies
+from ..arrays import is_finite, namespace
+from ..inputs import filled, machine_from
 from ..learning import ArrayGradient, NaturalParameters
 from ..machine import Machine
 from ..units import Bernoulli, Gaussian, Theta
@@ -49,67 +49,40 @@ class MeansAndVariances:
         return machine_of(*(getattr(estimator, name) for name in PARAMETERS))
 
 
-def checked_parameters(parts, machine=None):
-    """Return checked parameters of Eq. 1; missing ones are those of a machine.
-
-    ``parts`` are (components, intercept_hidden, intercept_visible[, variances]), or start with a
-    fitted estimator, whose parameters are taken.
-    """
-    components, hidden, visible, variances = (*parts, None)[:4]
+def parameters_from(components, intercept_hidden=None, intercept_visible=None, variances=None):
+    """Return checked parameters of Eq. 1, of arrays or of a fitted estimator."""
     units = Gaussian(), Bernoulli()
-    if hasattr(components, "fit"):
+    if hasattr(components, "fit") and not hasattr(components, "variances_"):
         if np.ndim(getattr(components, "precision_visible_", None)) == 2:
             raise ValueError("a machine with covariance='full' has no variances to start from")
-        found = machine_from(components, None, None, units)
-        if not hasattr(components, "variances_"):  # it has fields and precisions
-            return checked_parameters(parameters_of(found), machine)
-        return checked_parameters([getattr(components, name) for name in PARAMETERS], machine)
-    if machine is not None:  # its visible parameters as means and variances
-        own = machine.thetas[0]
-        theta = Theta(own.field / own.precision, 1 / own.precision)
-        machine = replace(machine, thetas=(theta, machine.thetas[1]))
-    given = {} if variances is None else {"precision_visible": variances}
+        return parameters_of(machine_from(components, None, None, units))
+    parts = components, intercept_hidden, intercept_visible, variances
+    if hasattr(components, "fit"):
+        parts = [getattr(components, name) for name in PARAMETERS]
+    given = {} if parts[3] is None else {"precision_visible": parts[3]}
     try:
-        found = machine_from(components, hidden, visible, units, machine, **given)
+        found = machine_from(*parts[:3], units, **given)
     except ValueError as error:
         raise ValueError(str(error).replace("precision_visible", "variances")) from error
-    own = found.thetas[0]
-    xp, variances = namespace(own.field), own.precision
+    parts = (
+        found.weights[0],
+        found.thetas[1].field,
+        found.thetas[0].field,
+        found.thetas[0].precision,
+    )
     with np.errstate(over="ignore"):
-        inverse = 1 / variances
-        divided = inverse, own.field * inverse, found.weights[0] * inverse
-    if not all(bool(xp.all(xp.isfinite(part))) for part in divided):
-        raise ValueError(f"variances are too small for {found.dtype}; scale the data")
-    return found.weights[0], found.thetas[1].field, own.field, variances
-
-
-def machine_of_init(init, machine, coordinates):
-    """Return the machine of ``init``; missing parameters are those of ``machine``."""
-    parts = init if isinstance(init, tuple | list) else (init, None, None)
-    if len(parts) not in (3, 4):
-        raise ValueError(
-            "init must be 'random', a fitted estimator or (components, intercept_hidden, "
-            f"intercept_visible[, variances]), got {len(parts)} items"
-        )
-    sizes = getattr(parts[0], "components_", parts[0])
-    sizes = tuple(getattr(sizes, "shape", None) or np.shape(sizes))
-    if len(sizes) == 2 and sizes != tuple(machine.weights[0].shape):
-        raise ValueError(
-            f"init has {sizes[1]} visible and {sizes[0]} hidden units, but "
-            f"X has {machine.n_units[0]} features and n_components={machine.n_units[1]}"
-        )
-    first = machine_of(*checked_parameters(parts, coordinates.machine_outward(machine)))
-    return coordinates.machine_inward(first)
+        if not is_finite(1 / parts[3]) or not machine_of(*parts).is_finite():
+            raise ValueError(f"variances are too small for {found.dtype}; scale the data")
+    return parts
 
 
 def first_machine(rows, noise, scale, mean, deviation):
     """Return a first machine, whose hidden units separate rows of the data from the mean.
 
     Components are ``scale`` times the differences of the rows and the mean, plus some noise that
-    separates units with the same row. Each hidden unit has its threshold, the plane on which it is
-    on with probability 1/2, halfway from the mean to its row. With all thresholds at the mean, the
-    first density would be symmetric about it, a saddle that training takes long to leave. The means
-    of the machine are near ``mean``.
+    separates units with the same row. Each hidden unit is on with probability 1/2 halfway from the
+    mean to its row: with all thresholds at the mean, the first density would be symmetric about it,
+    a saddle that training takes long to leave. The means of the machine are near ``mean``.
     """
     xp = namespace(rows)
     variance = filled(deviation, mean) ** 2
@@ -120,27 +93,6 @@ def first_machine(rows, noise, scale, mean, deviation):
     active = xp.mean(Bernoulli().mean(Theta(some @ weights.T + hidden.field)), axis=0)
     own = Theta((mean - active @ components) / variance, 1 / variance)
     return Machine((Gaussian(), Bernoulli()), (own, hidden), (weights,))
-
-
-def mean_and_deviation(rows):
-    """Return mean and standard deviation of each column, 0 for constant columns.
-
-    Raises ValueError for deviations whose squares the dtype cannot hold.
-    """
-    like = parameter_reference(rows.X)
-    xp, dtype = namespace(like), like.dtype
-    mean, variance = rows.moments
-    deviation = xp.sqrt(variance)
-    kept = varies(mean, deviation, dtype)
-    # The smallest variance that training allows must have an inverse.
-    least = math.sqrt(float(xp.finfo(dtype).smallest_normal) / MeanVariance.min_variance)
-    if bool(xp.any(kept & (deviation <= least))):
-        raise ValueError(
-            f"X has columns with standard deviations below {least:.3g}, whose squares {dtype} "
-            "cannot hold; scale X"
-        )
-    deviation = xp.where(kept, deviation, xp.zeros_like(deviation))
-    return cast(mean, dtype), cast(deviation, dtype)
 
 
 @dataclass(frozen=True)
@@ -195,5 +147,4 @@ class MeanVariance(NaturalParameters):
         return replace(machine, thetas=thetas, weights=(components * precision,))
 
     def fixed(self, machine):
-        """Return the machine: its parameters are the only ones with its distribution."""
         return machine

@@ -24,13 +24,20 @@ def keeps_features(method):
                 f"{type(self).__name__} learns in one process only; fit it outside of "
                 "skrbm.distributed.use"
             )
-        before, published = _own_attributes(self), _published(self)
+
+        def published():
+            return vars(self).get("components_", vars(self).get("rbm_"))
+
+        def own():
+            return {k: v for k, v in vars(self).items() if not is_of_scikit_learn(k)}
+
+        before, first = own(), published()
         before.pop("_progress", None)  # which serves once
         try:
             return method(self, *args, **kwargs)
         except BaseException:
-            if _published(self) is published:
-                for name in _own_attributes(self):
+            if published() is first:
+                for name in own():
                     vars(self).pop(name)
                 vars(self).update(before)
             raise
@@ -38,32 +45,9 @@ def keeps_features(method):
     return wrapper
 
 
-def _own_attributes(estimator):
-    return {k: v for k, v in vars(estimator).items() if not is_of_scikit_learn(k)}
-
-
-def _published(estimator):
-    """Return what a fit sets when it publishes something, None before."""
-    return vars(estimator).get("components_", vars(estimator).get("rbm_"))
-
-
 def is_automatic(estimator):
     """Whether an estimator finds its learning rate in training."""
     return isinstance(estimator.learning_rate, str)
-
-
-def rate_of(estimator, optimizer):
-    """Return the learning rate of an estimator, as a function of the fraction of its epochs.
-
-    With ``learning_rate="auto"`` it is the factor on what is found in training.
-    """
-    first = 1.0 if is_automatic(estimator) else float(estimator.learning_rate)
-    return lambda progress: first * scheduled(optimizer.schedule, progress)
-
-
-def verbose_name(estimator):
-    """Return the name under which rows of the history are printed, None for no print."""
-    return type(estimator).__name__ if estimator.verbose and ranks().rank == 0 else None
 
 
 def continued_by(estimator):
@@ -73,9 +57,19 @@ def continued_by(estimator):
 
 
 def trainer_of(estimator, learner, optimizer, publish, attributes, **options):
-    """Return the :class:`Trainer` of a fit, with the history and the rate of an estimator."""
-    record = recorder(estimator.history_, verbose_name(estimator))
-    options |= {"rate": rate_of(estimator, optimizer), "continued_by": continued_by(estimator)}
+    """Return the :class:`Trainer` of a fit, with the history and the rate of an estimator.
+
+    The rate is a function of the fraction of the epochs. With ``learning_rate="auto"`` it is the
+    factor on what is found in training.
+    """
+    prints = estimator.verbose and ranks().rank == 0
+    record = recorder(estimator.history_, type(estimator).__name__ if prints else None)
+    first = 1.0 if is_automatic(estimator) else float(estimator.learning_rate)
+
+    def rate(progress):
+        return first * scheduled(optimizer.schedule, progress)
+
+    options |= {"rate": rate, "continued_by": continued_by(estimator)}
     return Trainer(learner, publish, attributes, record, **options)
 
 
@@ -101,24 +95,18 @@ def check_settings_of_ranks(estimator, resumes, progress=None):
     settings = {
         "the class": type(estimator).__name__,
         "the start of the fit": begin if progress is None else "an interrupted fit",
-        "callbacks": [
-            found._on_all_ranks for found in callbacks if hasattr(found, "_on_all_ranks")
-        ],
+        "callbacks": [each._on_all_ranks for each in callbacks if hasattr(each, "_on_all_ranks")],
     }
     for name, value in estimator.get_params().items():
         if name.rpartition("__")[2] not in ("random_state", "verbose"):
-            value = list(value) if isinstance(value, tuple) else value
-            is_plain = isinstance(value, Real | str | None | list)
+            is_plain = isinstance(value, Real | str | None | list | tuple)
             settings[name] = value if is_plain else f"of class {type(value).__name__}"
     first, *others = ranks().gather(settings)
     for rank, other in enumerate(others, 1):
         for name in {**first, **other}:
             values = [repr(found.get(name, "not there")) for found in (other, first)]
             if values[0] != values[1]:
-                raise ValueError(
-                    f"{name} is {values[0]} on rank {rank} and {values[1]} on rank 0; all ranks "
-                    "need the same"
-                )
+                raise ValueError(f"{name} is {values[0]} on rank {rank} and {values[1]} on rank 0")
 
 
 def prepare_fit(estimator):
@@ -136,20 +124,7 @@ def prepare_fit(estimator):
 def for_callbacks(estimator, X, y, rows, training, progress, n_iter):
     """Return what callbacks of a fit need, options of :class:`Trainer`.
 
-    To be called before the fit draws a number.
-
-    Parameters
-    ----------
-    estimator : estimator
-    X, y : arrays
-        The data as callbacks see them.
-    rows : DistinctRows
-        With a ``fingerprint``.
-    training : Training
-    progress : Progress or None
-        Of an interrupted fit.
-    n_iter : int
-        Number of epochs.
+    To be called before the fit draws a number. ``X`` and ``y`` are the data as callbacks see them.
     """
     first = copy.deepcopy(training.rng)
     return {

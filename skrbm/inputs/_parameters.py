@@ -73,13 +73,13 @@ def machine_from(
     given |= statistics
     if hasattr(components, "fit"):
         _check_source(components, units, None if defaults is None else defaults.n_units)
-        parts = [getattr(components, name, None) for name in THETA_ATTRIBUTES]
-        by_site = np.ndim(components.components_) > 2
-        if by_site or hasattr(components, "ordinary_machine"):
-            machine = components.machine_ if by_site else components.ordinary_machine()
-            components = machine.weights[0]
-            parts = [part for theta in machine.thetas for part in theta[: len(_PUBLIC)]]
-        else:
+        if hasattr(components, "units_"):
+            own = getattr(components, "ordinary_machine", lambda: components.machine_)()
+            layers = zip(own.units, own.thetas, strict=True)
+            parts = [part for unit, theta in layers for part in public_parts(unit, theta)]
+            components = own.weights[0]
+        else:  # scikit-learn's BernoulliRBM
+            parts = [getattr(components, name, None) for name in THETA_ATTRIBUTES]
             components = components.components_
         given = {name.rstrip("_"): part for name, part in zip(THETA_ATTRIBUTES, parts, strict=True)}
     place = None if defaults is None else defaults.weights[0]

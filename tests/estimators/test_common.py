@@ -23,8 +23,7 @@ from _exact import Exact, free_energy, log_likelihood
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from skrbm import RBM, BernoulliRBM
-from skrbm.exceptions import LikelihoodWarning
+from skrbm import RBM
 from skrbm.inference import AIS, TAP
 
 every = pytest.mark.parametrize("RBM", RBMS)

@@ -100,12 +100,13 @@ def compare(kind, args):
 
 
 def start(X, n_components, rng):
-    """Return (components, intercept_hidden, intercept_visible, variances) to begin with."""
+    """Return the machine to begin with."""
     variances = 0.1 * X.var(axis=0)
     components = np.sqrt(variances) * rng.standard_normal((n_components, X.shape[1]))
     rows = X[rng.integers(len(X), size=n_components)]
     hidden = -(components / variances * rows).sum(axis=1)
-    return components, hidden, X.mean(axis=0) - components.sum(axis=0) / 2, variances
+    visible = X.mean(axis=0) - components.sum(axis=0) / 2
+    return GaussianBernoulliRBM.from_parameters(components, hidden, visible, variances)
 
 
 def learned(X, args, sampler):
