@@ -131,7 +131,7 @@ class BaseRBM(DensityModel):
             if may_restart and has_bits and may_not_mix:
                 fallback = CHAINS["weighted"](method)
         if "parameters" not in options:
-            own = self._training.parts.parameters if hasattr(self, "_training") else NATURAL
+            own = self._training.recipe.parameters if hasattr(self, "_training") else NATURAL
             options["parameters"] = own if rows is None else parameters_of_rows(rows, optimizer)
         return Recipe(phase, optimizer, fallback=fallback, **options)
 
@@ -174,7 +174,7 @@ class BaseRBM(DensityModel):
             X = cast(X, self.machine_.dtype)  # as in the first fit
         weights, X = rows_with_weight(sample_weight, X)
         if progress is not None:
-            rows = self._rows_to_resume(X, weights, self._training.parts)
+            rows = self._rows_to_resume(X, weights, self._training.recipe)
             training = progress.begun(rows.fingerprint)
             if training is None:
                 return self
@@ -189,12 +189,12 @@ class BaseRBM(DensityModel):
         if not resumes:
             self._pretrain(training, rows, train)
             check_integral(training.machine, "before the first epoch")
-            if training.parts.fallback is not None and rows.total >= _LEAST_ROWS:
+            if training.recipe.fallback is not None and rows.total >= _LEAST_ROWS:
                 training.first = training.machine.copy()
-        labels = training.parts.labels
+        labels = training.recipe.labels
         monitor = LikelihoodMonitor(
-            lambda machine, state: self._density(machine, state, training.parts),
-            lambda: training.parts.phase,
+            lambda machine, state: self._density(machine, state, training.recipe),
+            lambda: training.recipe.phase,
             rows,
             train,
             validation,
@@ -246,38 +246,33 @@ class BaseRBM(DensityModel):
         if not resumes:
             self._pretrain(training, rows, index)
             check_integral(training.machine, "before the first epoch")
+        n, epochs = training.n_rows + rows.n_known, training.n_epochs
 
         def publish(machine, state):
-            self._publish(machine, state, training)
-
-        n, epochs = training.n_rows + rows.n_known, training.n_epochs
-        most = float(to_numpy(n).max())
-        try:
-            self._learn(rows, index, training, publish, int(self.batch_size), n_rows=most)
-        finally:
+            means, known = rows.means, training.visible_means
             if training.n_epochs > epochs:  # the means are those of all rows learnt from
-                means, known = rows.means, training.visible_means
                 if known is not None:
                     with np.errstate(invalid="ignore"):
                         step = (means - known) * (rows.n_known / n)
                     # It is NaN where no value came.
                     means = known + namespace(step).where(step == step, step, 0.0 * known)
                 training.n_rows, training.visible_means = n, means
-                self.visible_means_ = cast(means, self.machine_.dtype)
+            self._publish(machine, state, training)
+
+        most = float(to_numpy(n).max())
+        self._learn(rows, index, training, publish, int(self.batch_size), n_rows=most)
         return self
 
     def _learn(self, rows, index, training, publish, batch_size, n_rows=None, **options):
         """Run the epochs of a fit to the rows at some positions."""
-        recipe, length = training.parts, None
-        if is_automatic(self):
-            length = recipe.phase.step_length(training.machine)
+        recipe = training.recipe
         learner = MomentLearner(
             rows,
             recipe.phase,
             recipe.optimizer,
             index=index,
             batch_size=min(batch_size, most_rows(rows.X.shape[1])),
-            length=length,
+            length=recipe.phase.step_length(training.machine) if is_automatic(self) else None,
             parameters=recipe.parameters,
             sample_values=recipe.sample_values,
             n_rows=n_rows,
@@ -286,10 +281,9 @@ class BaseRBM(DensityModel):
         )
 
         def attributes(machine, state):
-            return self._attributes(machine, state, training.parts)
+            return self._attributes(machine, state, training.recipe)
 
-        optimizer = recipe.optimizer
-        trainer_of(self, learner, optimizer, publish, attributes, **options).run(training)
+        trainer_of(self, learner, recipe.optimizer, publish, attributes, **options).run(training)
 
     def _sizes_of_fit(self, rows):
         """Return the largest number of rows of a batch, and the number of epochs.
@@ -308,9 +302,9 @@ class BaseRBM(DensityModel):
         steps = _STEPS_OF_JOINT if rows.unit.is_joint else _STEPS
         return batch_size, max(self._fewest_epochs, -(-steps // max(1, -(-total // batch_size))))
 
-    def _data_to_learn(self, X, resumes, weights):
-        can = {"missing": self._takes_missing, "blocks": self._reads_blocks}
-        X = self._encode(X, not resumes, **can, sample_weight=weights)
+    def _data_to_learn(self, X, resumes, sample_weight):
+        options = {"missing": self._takes_missing, "blocks": self._reads_blocks}
+        X = self._encode(X, not resumes, **options, sample_weight=sample_weight)
         self._in_blocks = isinstance(X, RowBlocks)
         if not self._in_blocks:
             self._units()[0].check_values(X)
@@ -335,43 +329,39 @@ class BaseRBM(DensityModel):
         state = recipe.phase.init(machine, rng, n, rows.some(n, rng))
         self.history_ = {}
         velocity = recipe.optimizer.init(recipe.parameters.of(machine))
-        return rows, Training(rng, machine, state, velocity, parts=recipe)
+        return rows, Training(rng, machine, state, velocity, recipe=recipe)
 
     def _resume(self, X, weights, fewest=0):
         """Return rows and the training of an earlier fit, as far as its state still serves."""
         training, recipe = self._training.continued(), self._recipe()
-        machine, coordinates = self.machine_, recipe.coordinates
-        units = self._units()
+        machine, before, units = self.machine_, training.recipe, self._units()
         if getattr(self, "visible", None) == "gaussian":  # with or without a precision matrix
             units = machine.units[0], *units[1:]
         check_layers(machine, units, layer_sizes(self.n_components), self.n_components)
-        if coordinates is not None:
-            machine = coordinates.machine_inward(machine)
+        if recipe.coordinates is not None:
+            machine = recipe.coordinates.machine_inward(machine)
         machine, rows = machine.copy(), self._rows_to_resume(X, weights, recipe)
-        before = training.parts
         if recipe.fallback is not None and before.phase.kind == recipe.fallback.kind:
             recipe = replace(recipe, phase=recipe.fallback)
-        recipe = training.parts = replace(recipe, fallback=None)
+        recipe = training.recipe = replace(recipe, fallback=None)
         phase, n, width = recipe.phase, int(self.batch_size), machine.n_units[0]
         least = recipe.rows_of_state(n, max(rows.total, fewest), width, rows.part)
         most = recipe.rows_of_state(n, inf, width, rows.part)
         serves = phase.kind == before.phase.kind
         if ranks().any(not (serves and least <= self.starts_.shape[0] <= most)):
             training.phase_state = phase.init(machine, training.rng, least, self.starts_)
-        velocity = training.optimizer_state
-        if velocity is None or recipe.optimizer.kind != before.optimizer.kind:
-            velocity = recipe.optimizer.init(recipe.parameters.of(machine))
+        if training.optimizer_state is None or recipe.optimizer.kind != before.optimizer.kind:
+            training.optimizer_state = recipe.optimizer.init(recipe.parameters.of(machine))
         else:  # written in place in training, and perhaps a memory map
-            velocity = map_rows(copied, velocity)
-        training.optimizer_state = velocity
+            training.optimizer_state = map_rows(copied, training.optimizer_state)
         training.resume_from(machine)
         training.first, training.n_restarted = None, 0
         training.n_restored, training.length_factor = 0, 1.0
         return rows, training
 
     def _rows_to_resume(self, X, weights, recipe):
-        machine, options = self.machine_, {"weights": weights, "coordinates": recipe.coordinates}
-        return rows_of(X, machine.units[0], machine.dtype, **options)
+        unit, dtype = self.machine_.units[0], self.machine_.dtype
+        return rows_of(X, unit, dtype, weights=weights, coordinates=recipe.coordinates)
 
     def _first_machine(self, rows, rng, recipe):
         """Return the machine where training starts, whose visible units fit the data."""
@@ -402,8 +392,8 @@ class BaseRBM(DensityModel):
 
     def _density(self, machine, state, recipe):
         """Return a machine in training as a density."""
-        starts, volume = recipe.phase.visible(state), self._log_volume
-        return Density(machine, starts, recipe.coordinates, volume=volume)
+        starts = recipe.phase.visible(state)
+        return Density(machine, starts, recipe.coordinates, volume=self._log_volume)
 
     def _attributes(self, machine, state, recipe):
         """Return the fitted attributes, a dict."""
@@ -418,13 +408,13 @@ class BaseRBM(DensityModel):
         return found if ladder is None else found | {"ladder_": ladder}
 
     def _publish(self, machine, state, training):
-        found = self._attributes(machine, state, training.parts)
+        found = self._attributes(machine, state, training.recipe)
         for name in {*THETA_ATTRIBUTES, "ladder_"} - found.keys():  # those of an earlier fit
             self.__dict__.pop(name, None)
         vars(self).update(found)
         if training.visible_means is not None:
             self.visible_means_ = cast(training.visible_means, machine.dtype)
-        phase = training.parts.phase
+        phase = training.recipe.phase
         training.phase_state = phase.kept(state)  # messages may be larger than the weights
         self._training, self.n_iter_ = training, training.n_epochs
 
@@ -442,13 +432,13 @@ class BaseRBM(DensityModel):
         state = recipe.phase.init(machine, rng, n, rows)
         vars(self).setdefault("n_features_in_", machine.n_units[0])
         self.history_ = {}
-        self._publish(machine, state, Training(rng, phase_state=state, parts=recipe))
+        self._publish(machine, state, Training(rng, phase_state=state, recipe=recipe))
         self.starts_ = rows if coordinates is None else coordinates.outward(rows)
         return self
 
-    def _given(self, components, intercept_hidden, intercept_visible):
+    def _given(self, *parts):
         """Return arrays of ``from_parameters`` as a machine has them."""
-        return components, intercept_hidden, intercept_visible
+        return parts
 
     @classmethod
     def from_parameters(cls, components, intercept_hidden=None, intercept_visible=None, **params):

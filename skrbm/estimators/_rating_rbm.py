@@ -198,7 +198,7 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         if resumes:
             machine, training = self.machine_.copy(), self._training.continued()
             check_layers(machine, machine.units, [int(self.n_components)], self.n_components)
-            velocity, kind = training.optimizer_state, training.parts.optimizer.kind
+            velocity, kind = training.optimizer_state, training.recipe.optimizer.kind
             serves = velocity is not None and kind == recipe.optimizer.kind
             training.resume_from(machine)
             training.n_restored, training.length_factor = 0, 1.0
@@ -210,7 +210,7 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         training.optimizer_state = (
             map_rows(copied, velocity) if serves else recipe.optimizer.init(own)
         )
-        training.parts = recipe
+        training.recipe = recipe
         learner = MomentLearner(
             rows,
             recipe.phase,

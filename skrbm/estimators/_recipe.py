@@ -70,14 +70,7 @@ class Recipe:
 
 
 def parameters_of_rows(rows, optimizer):
-    """Return what is learnt, in which numbers are standardised, or whitened.
-
-    Parameters
-    ----------
-    rows : Rows
-        Those of a first fit.
-    optimizer : Optimizer
-    """
+    """Return what is learnt from rows of a first fit: numbers are standardised, or whitened."""
     n_visible, unit = rows.X.shape[1], rows.unit
     columns = unit.columns_with("is_standardised", n_visible)
     has_precision = unit.columns_with("has_precision", n_visible)
@@ -94,12 +87,11 @@ def parameters_of_rows(rows, optimizer):
         is_constant = own & ~varies(mean, spread, mean.dtype)
         return StandardParameters(coordinates, from_numpy(has_precision, mean), is_constant)
     has_precision[unit.joint_columns(n_visible)] = False
-    joint = cast(rows.initial_theta.joint, rows.dtype)
-    root = inverse_factor(joint).T  # of the covariance of the columns
-    if not (is_finite(joint) and is_finite(root)):
+    root = inverse_factor(cast(rows.initial_theta.joint, rows.dtype)).T  # of their covariance
+    if not is_finite(root):
         raise ValueError(f"the first parameters overflow {rows.dtype}; scale X")
-    has_precision = from_numpy(has_precision, mean)
     columns = unit.joint_columns(n_visible)
+    has_precision = from_numpy(has_precision, mean)
     return StandardParameters(coordinates, has_precision, root=root, columns=columns)
 
 
@@ -142,10 +134,9 @@ def spread(machine):
 
     If they all begin alike, most learn the same few directions of the data. The weights are those
     between deviations of the units from their means without couplings, which stay what they are to
-    first order. The energy of all couplings has a standard deviation of 0.375 for each hidden unit,
-    which is 0.75 for its field if it is 0 or 1, and of at most a tenth of the number of columns.
-    Where nearly all columns are nearly constant, that would be the energy of a few rows alone, and
-    weights are smaller: one coupling has an energy of 0.5 at most, as a standard deviation.
+    first order. As standard deviations, the energy of all couplings is 0.375 for each hidden unit,
+    and at most a tenth of the number of columns; and that of one coupling is 0.5 at most, for data
+    of which nearly all columns are nearly constant.
     """
     (W,), (own, hidden) = machine.weights, machine.thetas
     xp = namespace(W)

@@ -231,7 +231,7 @@ class MomentLearner(BatchLearner):
         self._shares = self._precisions = None
         self._replays = True  # as far as is known
         self._replayed, self._alike = None, (None, None)  # what its steps share
-        self._restarted = None  # parts of training after it has restarted with other chains
+        self._restarted = None  # recipe of training after it has restarted with other chains
         self._factor = None  # the rate of the schedule on a device, where recorded steps read it
 
     # ---------------------------------------------------- an epoch
@@ -247,7 +247,7 @@ class MomentLearner(BatchLearner):
 
     def _restart(self, training, first):
         """Restart from the first machine with the other phase, as the chains do not mix."""
-        phase, rng = training.parts.fallback, training.rng
+        phase, rng = training.recipe.fallback, training.rng
         training.machine = first.copy()
         training.phase_state = phase.init(
             first, rng, phase.n_states, self.rows.some(phase.n_states, rng)
@@ -255,7 +255,7 @@ class MomentLearner(BatchLearner):
         training.optimizer_state = self.optimizer.init(self.parameters.of(training.machine))
         training.length_state = training.offsets = training.average = None
         training.n_restarted = training.n_epochs
-        self._restarted = replace(training.parts, phase=phase, fallback=None)
+        self._restarted = replace(training.recipe, phase=phase, fallback=None)
         self.phase, n_columns = phase, training.machine.n_units[0]
         self.length = self.optimizer.step_length(phase.step_length(first), n_columns)
         self._replayed, self._alike = None, (None, None)
@@ -282,8 +282,8 @@ class MomentLearner(BatchLearner):
                 means = self.parameters.fixed(training.average.means)
                 training.average = replace(training.average, means=means)
         check_integral(training.machine, f"after epoch {training.n_epochs + 1}")
-        if self._restarted is not None:  # only now, as these parts belong to the state of now
-            training.parts, self._restarted = self._restarted, None
+        if self._restarted is not None:  # only now, as it belongs to the state of now
+            training.recipe, self._restarted = self._restarted, None
         return self.optimizer.report(training.machine.weights)
 
     def _samples_leave_data(self, training):

@@ -20,7 +20,7 @@ class Training:
     phase_state, optimizer_state, length_state
         States of the model phase, the optimizer and the step length.
     n_epochs : int
-    parts : Recipe
+    recipe : Recipe
         The components that the states belong to.
     n_rows, visible_means
         Number of rows learnt from, and their means.
@@ -41,7 +41,7 @@ class Training:
     phase_state: Any = None
     optimizer_state: Any = None
     n_epochs: int = 0
-    parts: Any = None
+    recipe: Any = None
     n_rows: int = 0
     visible_means: Any = None
     length_state: Any = None

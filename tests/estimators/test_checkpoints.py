@@ -143,12 +143,12 @@ def test_a_fit_whose_chains_are_replaced(tmp_path):
     rbm = RBM(8, n_iter=30, random_state=0)
     checkpoint = Checkpoint(tmp_path, every=2, keep=100)
     unbroken = clone(rbm).set_callbacks(checkpoint).fit(groups)
-    assert unbroken._training.parts.phase.start == "weighted"
+    assert unbroken._training.recipe.phase.start == "weighted"
     assert_same(attributes(clone(rbm).fit(groups)), attributes(unbroken))
     for path in [files(tmp_path)[0], *files(tmp_path)[4::5]]:
         assert_same(attributes(resume(path, groups)), attributes(unbroken))
     unbroken.set_params(warm_start=True, n_iter=1).fit(groups)
-    assert unbroken._training.parts.phase.start == "weighted"
+    assert unbroken._training.recipe.phase.start == "weighted"
 
 
 @pytest.mark.parametrize("name", ["RBM", "FrankWolfeRBM", "ConditionalRBM"])

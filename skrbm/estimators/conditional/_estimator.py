@@ -348,9 +348,9 @@ class ConditionalRBM(
                 machine = self._with_init(machine)
             self.history_ = {}
         optimizer = optimizer_of(self)
-        if training.optimizer_state is None or training.parts.kind != optimizer.kind:
+        if training.optimizer_state is None or training.recipe.kind != optimizer.kind:
             training.optimizer_state = optimizer.init(machine.leaves)
-        training.machine, training.parts = machine, optimizer
+        training.machine, training.recipe = machine, optimizer
         ((_, given),) = machine.blocks(rows.X, rows=np.arange(1))
         self._objective(training.phase_state).decide(given)  # raises if it cannot
         return training
@@ -374,7 +374,7 @@ class ConditionalRBM(
 
     def _train(self, training, rows, index, n_rows, **options):
         """Learn from rows at some positions, with the automatic penalty for ``n_rows``."""
-        optimizer = training.parts.for_data(n_rows, sum(training.machine.coef_visible.shape))
+        optimizer = training.recipe.for_data(n_rows, sum(training.machine.coef_visible.shape))
         length = None
         if is_automatic(self):
             rule = StepLength(_DIVERGENCE * training.machine.n_units[0], _CAP)
