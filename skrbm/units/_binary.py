@@ -195,7 +195,7 @@ class Fractional(Unit):
     samples_exactly = False
     takes_precision = False
     is_learnt = False
-    alternative = "AIS ('ais') or the exact sums, or to_bernoulli_rbm() first"
+    alternative = "AIS ('ais') or the exact sums, or BernoulliRBM.from_parameters first"
 
     def __post_init__(self):
         c = self.multiplicities

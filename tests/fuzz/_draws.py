@@ -65,7 +65,7 @@ ROWS = ["transform", "score_samples", "predict", "free_energy", "gibbs", "impute
 ROWS += ["predict_proba", "predict_log_proba", "decision_function", "tap_log_likelihood"]
 METHODS = ["fit"] * 6 + ["partial_fit"] * 3 + ROWS + ["score", "denoise", "sample", "log_partition"]
 METHODS += ["log_partitions", "inverse_transform", "transform_layer", "solutions", "perplexity"]
-_ALONE = ["get_feature_names_out", "clone", "pickle", "ordinary_machine", "to_bernoulli_rbm"]
+_ALONE = ["get_feature_names_out", "clone", "pickle", "ordinary_machine"]
 METHODS += [*_ALONE, "site_probabilities", "grow", "truncate", "density", "set_params"]
 
 

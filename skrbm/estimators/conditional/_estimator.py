@@ -49,7 +49,6 @@ from .._training import (
     prepare_fit,
     trainer_of,
 )
-from ._inference import clamped, draw, log_partitions
 from ._learner import ConditionalLearner, ErrorMonitor, LabelledRows
 from ._machine import (
     PARAMETERS,
@@ -58,7 +57,14 @@ from ._machine import (
     random_machine,
     with_parameters,
 )
-from ._objectives import OBJECTIVES, decision_of, make_objective
+from ._objectives import (
+    OBJECTIVES,
+    clamped,
+    decision_of,
+    draw,
+    log_partitions,
+    make_objective,
+)
 
 _DIVERGENCE, _CAP = 0.3, 2.0  # of a step: nats for each output, and length
 _FIRST_SWEEPS, _MAX_SWEEPS = 7, 100
@@ -266,12 +272,12 @@ class ConditionalRBM(
         progress, resumes = prepare_fit(self)
         rows = self._rows(X, y, sample_weight, resumes)
         check_known(rows.V)
-        if progress is None:
-            training = self._start(rows, resumes)
-        else:
+        if progress is not None:
             training = progress.begun(rows.fingerprint)
             if training is None:  # the fit has come to its end
                 return self
+        else:
+            training = self._start(rows, resumes)
         callbacks = for_callbacks(self, X, y, rows, training, progress, int(self.n_iter))
         index, validation = np.arange(len(rows)), None
         stopping = EarlyStopping.of(self.early_stopping, tol=0.0)
@@ -341,9 +347,8 @@ class ConditionalRBM(
             reference, unit = parameter_reference(rows.X), self._targets.unit
             rng = make_rng(self.random_state, reference)
             training = Training(rng, phase_state=self._sweeps(1))
-            n, n_features = int(self.n_components), rows.X.shape[1]
-            field = rows.initial_field(unit)
-            machine = random_machine(unit, n, n_features, field, rng, reference)
+            sizes, field = (int(self.n_components), rows.X.shape[1]), rows.initial_field(unit)
+            machine = random_machine(unit, *sizes, field, rng, reference)
             if not isinstance(self.init, str):
                 machine = self._with_init(machine)
             self.history_ = {}
@@ -368,14 +373,12 @@ class ConditionalRBM(
         try:
             return with_parameters(machine, {name: getattr(first, f"{name}_") for name in names})
         except ValueError as error:
-            raise ValueError(
-                f"init does not fit X, y and n_components={self.n_components}: {error}"
-            ) from error
+            raise ValueError(f"init does not fit X, y and n_components: {error}") from error
 
     def _train(self, training, rows, index, n_rows, **options):
         """Learn from rows at some positions, with the automatic penalty for ``n_rows``."""
         optimizer = training.recipe.for_data(n_rows, sum(training.machine.coef_visible.shape))
-        length = None
+        epochs, length = training.n_epochs, None
         if is_automatic(self):
             rule = StepLength(_DIVERGENCE * training.machine.n_units[0], _CAP)
             length = optimizer.step_length(rule, rows.X.shape[1])
@@ -389,7 +392,6 @@ class ConditionalRBM(
             index=index,
             batch_size=int(self.batch_size),
         )
-        epochs = training.n_epochs
 
         def publish(machine, n_sweeps, training=training, estimator=self):
             if training.n_epochs > epochs:
@@ -481,7 +483,6 @@ class ConditionalRBM(
         return min(_FIRST_SWEEPS + epoch, _MAX_SWEEPS)
 
     def _objective(self, n_sweeps):
-        """Return the objective, given the largest number of sweeps."""
         return make_objective(self.objective, self.inference, n_sweeps)
 
     def _decision(self, n_sweeps):
@@ -502,10 +503,6 @@ class ConditionalRBM(
             parts.append(decide(given))
         xp = namespace(parts[0].logits)
         return tuple(xp.concat([part[i] for part in parts], axis=0) for i in (0, 1))
-
-    def _encoded(self, X, y):
-        """Return targets as visible values."""
-        return self._targets.encode(check_targets(y, X, type(self).__name__))
 
     def predict(self, X):
         """Predict the targets as ``decision`` says, by default as the objective trains for.
@@ -597,7 +594,7 @@ class ConditionalRBM(
         """
         y = self.predict(X) if y is None else y
         machine, X = self.machine_, check_data(self, X)
-        V, parts = self._encoded(X, y), []
+        V, parts = self._targets.encode(check_targets(y, X, type(self).__name__)), []
         if has_missing(V):
             raise ValueError("y contains NaN; impute(X, y) fills missing outputs")
         for rows, given in machine.blocks(X):
@@ -678,7 +675,7 @@ class ConditionalRBM(
         machine, given, X = self.machine_, X, check_data(self, X)
         if self._targets.ndim == 1:
             raise ValueError("impute needs outputs, and this machine was fitted to one label")
-        V = self._encoded(X, y)
+        V = self._targets.encode(check_targets(y, X, type(self).__name__))
         V, observed = known_values(V, np.arange(X.shape[0]), machine.components)
         if observed is None:
             return cast(V, namespace(V).int64)

@@ -22,8 +22,8 @@ from ...learning import BatchLearner, Monitor
 from ...machine import free_energy
 from ...units import Theta
 from .._targets import initial_field, known_values
-from ._inference import draw
 from ._machine import ConditionalGradient, is_one_label
+from ._objectives import draw
 
 _ROWS = 40  # of a batch, by which the divergence of a step is measured
 _DRAWS = 2  # of outputs, for each of these rows
@@ -38,14 +38,13 @@ class LabelledRows(DistinctRows):
         super().__init__([X, np.nan_to_num(V, nan=-1.0) if self.has_missing else V], weights)
 
     def batch(self, positions, dtype):
-        """Return some rows, dense: features, targets, which of these are known (None: all are)."""
+        """Return some rows, dense: features, targets, and which of these are known, or None."""
         index = self.places(positions)
         X, V = (dense_rows(rows, index, dtype) for rows in (self.X, self._targets))
         return X, *(split_missing(V) if self.has_missing else (V, None))
 
     @cached_property
     def _targets(self):
-        """The targets, in the library of X: a device is sent all of them at once."""
         if not is_foreign(self.X):
             return self.V
         return from_numpy(np.asarray(dense(self.V), np.float32), self.X)  # 0, 1 and NaN
@@ -62,7 +61,6 @@ class LabelledRows(DistinctRows):
         return self.hashed(values)
 
     def initial_field(self, unit):
-        """Return the field of independent visible units fitted to the targets."""
         weights = self.weights_of(np.arange(len(self)))
         return initial_field(unit, self.V[self.index], weights * (self.total / weights.sum()))
 
@@ -72,8 +70,7 @@ class ConditionalLearner(BatchLearner):
 
     The state of its training is the largest number of sweeps, which predictions need too.
     ``objective`` and ``decision`` return the :class:`Objective` and what predicts, by that number,
-    and ``sweeps`` the number by epoch, counted from 1. ``options`` are those of
-    :class:`~skrbm.learning.BatchLearner`.
+    and ``sweeps`` the number by epoch, counted from 1.
     """
 
     def __init__(self, objective, decision, sweeps, optimizer, **options):
@@ -107,10 +104,7 @@ class ConditionalLearner(BatchLearner):
         return report, training.machine.has_finite_thetas()
 
     def _take(self, training, gradient, X, V, observed, rate):
-        """Take a step of the optimizer, and return its length.
-
-        ``rate`` is the learning rate of the schedule; with a rule for the length, the factor on it.
-        """
+        """Take a step of the optimizer, and return its length: ``rate``, or that of the rule."""
         machine, optimizer, length, change_to = training.machine, self.optimizer, rate, None
         if self.length is not None:
             state = training.length_state or self.length.init()
@@ -149,12 +143,11 @@ def _inference_errors(training):
 
 
 def energy_change(machine, X, V, observed, rng):
-    """Draw outputs given the features of some rows, and return how their free energies change.
+    """Draw outputs given features, and return how their free energies change, a function.
 
-    Those of one label are drawn exactly, others by chains that start at the targets V. The targets
-    count as draws too: they show where all chains are in one state. The result is a function of
-    another machine, which returns the changes to it, less the mean of their row, a float64 ndarray
-    whose variance is that given the features, without a bias.
+    It takes another machine and returns the changes to it, less the mean of their row, a float64
+    ndarray whose variance is that given the features, without a bias. The targets V, from which
+    chains start, count as draws too: they show where all chains are in one state.
     """
     given, xp = machine.given(X), namespace(V)
     if observed is not None:
@@ -181,11 +174,7 @@ def energy_change(machine, X, V, observed, rng):
 
 
 class ErrorMonitor(Monitor):
-    """Measures the fraction of known outputs, or of labels, that are predicted wrongly.
-
-    ``decision`` returns what predicts, by the largest number of sweeps; ``validation`` are the
-    positions of the validation rows, None if there are none.
-    """
+    """Measures the fraction of known outputs, or of labels, that are predicted wrongly."""
 
     keeps_best = True
 
@@ -195,7 +184,6 @@ class ErrorMonitor(Monitor):
         self.margin = 0.0 if stopping is None else stopping.tol
 
     def measure(self, machine, n_sweeps):
-        """Return the error of the validation rows, if there are any."""
         if self.validation is None:
             return {}
         decide, parts = self.decision(n_sweeps), []

@@ -78,10 +78,7 @@ class ConditionalMachine:
         return Machine(self.units, (Theta(visible), Theta(hidden)), self.weights)
 
     def blocks(self, X, size=1024, rows=None):
-        """Yield (index array, :meth:`given` of these rows of X), at most ``size`` rows at a time.
-
-        All rows, or those at the index array ``rows``. Sparse ones stay sparse.
-        """
+        """Yield (index array, :meth:`given` of these rows), for blocks of all ``rows`` of X."""
         rows = np.arange(X.shape[0]) if rows is None else rows
         for start in range(0, len(rows), size):
             part = rows[start : start + size]
@@ -113,10 +110,9 @@ def is_one_label(machine):
 
 
 class ConditionalGradient(Gradient):
-    """Gradient of the log-likelihood of rows by W, A, B, b and c, written in that order.
+    """Gradient of the log-likelihood by W, A, B, b and c, by moments that have a row for each of X.
 
-    The penalty is on all that multiplies: W, A and B. ``moments`` are those of the data minus those
-    of ``given``, the machine given the features X; each block has a row for each row of X.
+    ``given`` is the machine given the features X. The penalty is on what multiplies: W, A and B.
     """
 
     n_penalised = ConditionalMachine.n_penalised
@@ -144,8 +140,8 @@ class ConditionalGradient(Gradient):
 def random_machine(unit, n_hidden, n_features, field, rng, reference):
     """Return a machine with random W and B, whose outputs do not depend on features otherwise.
 
-    Their fields of hidden units have a variance of at most 1 each, for outputs with the means of
-    ``field``, the visible biases, and features of variance 1: smaller ones were slower to learn.
+    Fields of hidden units have a variance of at most 1 by features of variance 1, and as much by
+    outputs with the biases ``field``: smaller ones were slower to learn.
     """
     xp, options, n_visible = namespace(reference), like(reference), field.shape[0]
     n_on = float(np.sum(unit.mean(Theta(np.asarray(field, np.float64)))))
@@ -182,10 +178,7 @@ def machine_of(components, **parts):
     n_hidden, n_visible = W.shape
     n_features = parameter(coef, parts[coef], 2, W, empty=True).shape[1]
     if not n_visible or not n_features:
-        raise ValueError(
-            f"there must be an output and a feature, and {n_visible} column(s) of components and "
-            f"{n_features} of {coef} were given"
-        )
+        raise ValueError(f"components and {coef} must have a column for each output and feature")
     shapes = (n_visible, n_features), (n_hidden, n_features), (n_visible,), (n_hidden,)
     zeros = (namespace(W).zeros(shape, **like(W)) for shape in shapes)
     machine = ConditionalMachine((Bernoulli(), Bernoulli()), W, *zeros)

@@ -1,21 +1,160 @@
-"""Objectives of conditional machines: pairs of moments whose difference is the gradient.
+"""Objectives of conditional machines, and the inference that they need.
 
-Each objective is a loss of Ping and Ihler (2017, Sec. 4) with the inference that it needs.
+Given the features of some rows, the machine is an ordinary one with fields for each row, ``given``:
+its marginals, maxima, draws and partition functions come first. Each objective, a loss of Ping and
+Ihler (2017, Sec. 4), is a pair of moments whose difference is the gradient.
 """
 
+import warnings
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from ..._checks import look_up
-from ...arrays import namespace, number_of
-from ...inference import BeliefPropagation, FixedPoint, Gibbs, NaiveMeanField, method_names, resolve
-from ...machine import Block, Moments, condition, data_moments, free_energy
+from ...arrays import cast, from_numpy, matmul, namespace, number_of, sigmoid, to_numpy
+from ...inference import (
+    BeliefPropagation,
+    FixedPoint,
+    Gibbs,
+    NaiveMeanField,
+    method_names,
+    propagate_rows,
+    resolve,
+    solve,
+    sum_classes,
+)
+from ...machine import (
+    Block,
+    Moments,
+    blocks_of_rows,
+    condition,
+    configurations,
+    data_moments,
+    free_energy,
+    log_partition,
+)
 from ...units import Theta
-from ._inference import clamped, infer, infer_jointly
 from ._machine import is_one_label
 
 _TOL = 1e-6  # (1e-3)**2: the tolerance of Sec. 6 is on the change of the means, ours on its square
+_MAX_SUMMED = 12  # units of the smaller layer for which log Z is summed exactly
+_MAX_DECIDED = 14  # outputs of which all values are tried
+_HELD = 1e3  # smallest log-odds of a unit that is held at 1
+_STAGES = BeliefPropagation(200, 1e-12), BeliefPropagation(1000, 1e-12, 0.5)  # for log Z, in turn
+
+
+class Found(NamedTuple):
+    """Result of inference."""
+
+    logits: Any  # fields of independent visible units with the same marginals, or the same maximum
+    hidden: Any  # means of the hidden units
+    converged: Any  # whether each row has
+    moments: Any = None  # if asked for
+
+
+def infer(method, given, moments=False):
+    """Return what a fixed point finds, as :class:`Found`.
+
+    Belief propagation is exact for one label, and without hidden units, where it serves for all
+    other methods too: not each of them takes such a machine.
+    """
+    has_hidden, pair_moments = given.n_units[1] > 0, None
+    if has_hidden and not isinstance(method, BeliefPropagation):
+        method.check(given)
+        first = method.state_at(given, given.units[0].mean(given.thetas[0]))
+        solution = solve(method, given, first)
+        visible, hidden = solution.state.means
+        xp = namespace(visible)
+        tiny = xp.finfo(visible.dtype).smallest_normal
+        low = 0 if is_one_label(given) else xp.log(xp.clip(1 - visible, tiny, None))
+        logits = xp.log(xp.clip(visible, tiny, None)) - low
+        found = method.moments(given, solution.state) if moments else None
+        return Found(logits, hidden, solution.converged, found)
+    method = method if has_hidden else BeliefPropagation()
+    if is_one_label(given):
+        found = sum_classes(method, given, pairs=moments)
+    else:
+        from_tap = method.product == "sum"
+        found = propagate_rows(method, given, from_tap=from_tap, pairs=moments)
+    hidden = sigmoid(found.hidden)
+    if moments:
+        visible, weight = given.units[0].mean(Theta(found.visible)), 1.0 / hidden.shape[0]
+        block = Block((visible, hidden), (None, None), weight)
+        rest = found.pairs - matmul(hidden.T, visible)
+        rest *= weight
+        pair_moments = Moments((block,), ((0, rest),))
+    return Found(found.visible, hidden, found.converged, pair_moments)
+
+
+def infer_jointly(method, given):
+    """Return the most probable values of all outputs, hidden units summed out, as :class:`Found`.
+
+    All values of few outputs are tried; ``method`` is mixed-product belief propagation of many.
+    """
+    if is_one_label(given) or not 1 < given.n_units[0] <= _MAX_DECIDED:
+        return infer(method, given)
+    parts = [_best_differences(rows) for rows in blocks_of_rows(given, (0,))]
+    logits = cast(namespace(parts[0]).concat(parts, axis=0), given.weights[0].dtype)
+    hidden = given.units[1].mean(condition(given, given.units[0].mode(Theta(logits))))
+    return Found(logits, hidden, np.ones(logits.shape[0], bool))
+
+
+def _best_differences(given):
+    """Return the largest log-weight with each output at 1, less that with it at 0."""
+    xp, n, best = namespace(given.weights[0]), given.n_units[0], None
+    for (bits, _), weights in configurations(given, (0,)):
+        # A column for each output at 1, and at 0.
+        values = xp.concat([bits, 1 - bits], axis=1) > 0.5
+        columns = (xp.where(values[:, i], weights, -np.inf) for i in range(2 * n))
+        found = xp.stack([xp.max(column, axis=1) for column in columns], axis=1)
+        best = found if best is None else xp.maximum(best, found)
+    return best[:, :n] - best[:, n:]
+
+
+def clamped(given, V, observed):
+    """Return the machine with outputs held at V where ``observed``, by a large field."""
+    xp, W = namespace(V), given.weights[0]
+    force = _HELD + xp.sum(xp.abs(W), axis=0)  # exceeds the largest field of the hidden units
+    field = xp.where(observed, force * (2 * V - 1), given.thetas[0].field)
+    return replace(given, thetas=(Theta(field), *given.thetas[1:]))
+
+
+def draw(given, n_steps, rng):
+    """Return outputs, one for each row: exactly for a label, else by Gibbs sampling."""
+    if is_one_label(given):
+        return given.units[0].sample(Theta(sum_classes(BeliefPropagation(), given).visible), rng)
+    if given.n_units[0] > 1:
+        return Gibbs(n_steps).search(given, rng)
+    off = namespace(given.weights[0]).zeros_like(given.thetas[0].field)
+    logits = free_energy(given, off) - free_energy(given, off + 1)
+    return given.units[0].sample(Theta(cast(logits, off.dtype)[:, None]), rng)
+
+
+def log_partitions(given):
+    """Return log Z of each row in float64: exact for one label or a small layer, else Bethe."""
+    if is_one_label(given):
+        return sum_classes(BeliefPropagation(), given, log_partition=True).log_partition
+    if min(given.n_units) <= _MAX_SUMMED:
+        return log_partition(given, (int(np.argmin(given.n_units)),))
+    W, n = given.weights[0], given.thetas[0].field.shape[0]
+    log_z, rows = np.empty(n), np.arange(n)
+    for method in _STAGES:
+        found = propagate_rows(method, given.rows(from_numpy(rows, W)), log_partition=True)
+        log_z[rows] = to_numpy(found.log_partition)
+        rows = rows[~found.converged]
+        if not rows.size:
+            break
+    else:
+        warnings.warn(
+            f"belief propagation did not converge in {len(rows)} of {n} rows, whose "
+            "log-probabilities are unreliable; a larger alpha keeps the weights smaller",
+            ConvergenceWarning,
+            stacklevel=4,  # beyond this, score_samples and its wrapper
+        )
+    return from_numpy(log_z, W)
 
 
 @dataclass(frozen=True)
@@ -39,8 +178,7 @@ class Objective:
     def phases(self, given, V, observed, rng):
         """Return data moments, moments of the machine and numbers for the history.
 
-        ``given`` has fields for each row of the targets V, which are known where ``observed``, or
-        all if that is None.
+        Targets V are known where ``observed``, all of them if that is None.
         """
         raise NotImplementedError
 
@@ -78,7 +216,7 @@ class Contrast(Objective):
         return *self.chain.contrast(given, V, rng), {}
 
     def _completed(self, given, V, observed, rng):
-        """Return V with missing outputs drawn by a chain in which the others stay fixed."""
+        """Return V with missing outputs drawn given the others."""
         if observed is None:
             return V
         return Gibbs(self.chain.n_steps).search(clamped(given, V, observed), rng)
@@ -105,8 +243,7 @@ class PerceptronLoss(Contrast):
 class Margin(Objective):
     """Latent structured SVM (Yu and Joachims 2009).
 
-    The largest log-weight of all units, with the Hamming loss added, against that with the outputs
-    at the targets.
+    Largest log-weight of all units plus the Hamming loss, against that at the targets.
     """
 
     product: ClassVar = "max"
@@ -143,13 +280,13 @@ class MarginalMargin(Margin):
     hidden: ClassVar = "mean"
 
 
+# By name, of each those that differ in the class of inference that they take.
 OBJECTIVES = {
     "likelihood": (Likelihood, Contrast),
     "perceptron": (PerceptronLoss,),
     "margin": (Margin,),
     "marginal_margin": (MarginalMargin,),
 }
-"""Objectives by name, of each those that differ in the class of inference that they take."""
 
 
 def _share(mask):

@@ -25,7 +25,6 @@ from ...inputs import check_data, machine_from, rows_of, rows_with_weight
 from ...learning import EarlyStopping, Trainer, Training
 from ...machine import MAX_UNITS
 from ...units import Bernoulli
-from .._bernoulli_rbm import BernoulliRBM
 from .._density import DensityModel
 from .._recipe import parts_of_init
 from .._shared import shares_parameters
@@ -301,18 +300,9 @@ class FrankWolfeRBM(DensityModel):
         training.rng, training.machine = growth.model.rng, growth.mixture
 
         stopping = EarlyStopping.of(early_stopping or True, tol=_TOL)
-        by_gap = early_stopping == "free_energy_gap"
-        gap_tol = -np.inf if growth.total is None else self.tol
-        monitor = GrowthMonitor(
-            early_stopping if growth.held_out is not None else False,
-            growth.scores(),
-            max_units,
-            stopping.patience,
-            -_WIDER if by_gap else stopping.tol,
-            gap_tol,
-        )
-        monitor.kept = growth.mixture, None
-        monitor.reason = monitor.limit(len(growth.mixture.units))
+        margin = -_WIDER if early_stopping == "free_energy_gap" else stopping.tol
+        criterion = early_stopping if growth.held_out is not None else False
+        monitor = GrowthMonitor(criterion, growth, max_units, stopping.patience, margin)
 
         def record(row, left=None):
             path.rows.append(row)
@@ -346,10 +336,7 @@ class FrankWolfeRBM(DensityModel):
         trainer.run(training)
 
     def _growth(self, rows, path, early_stopping, like, seeds):
-        """Return the :class:`Growth` from the end of a path, or from ``init`` if it is None.
-
-        ``seeds`` are those of the chains, and of validation rows and random starts.
-        """
+        """Return the :class:`Growth` from the end of a path, or from ``init`` if it is None."""
         generator, train, others = np.random.default_rng(seeds[1]), rows, None
         if early_stopping and rows.total > 1:
             stopping = EarlyStopping.of(early_stopping, tol=_TOL)
@@ -390,7 +377,6 @@ class FrankWolfeRBM(DensityModel):
         )
 
     def _first_mixture(self, rows):
-        """Return the machine of ``init``."""
         if isinstance(self.init, str):
             return Mixture((), np.zeros(0), to_numpy(rows.initial_theta.field).astype(np.float64))
         parts = parts_of_init(self.init, "independent")
@@ -405,7 +391,6 @@ class FrankWolfeRBM(DensityModel):
         return mixture_of(machine)
 
     def _model(self, n_visible, like, rng):
-        """Return what ``inference`` takes expectations with."""
         if self.inference != "exact":
             sampler = resolve(self.inference, Gibbs, n_steps=_STEPS, n_chains=_CHAINS)
             if sampler.start not in (None, "persistent") or sampler.burn_in is not None:
@@ -455,42 +440,13 @@ class FrankWolfeRBM(DensityModel):
         other._publish(self._training.until(n_steps), kept, "truncated", chains)
         return other
 
-    def to_bernoulli_rbm(self, **params):
-        """Return the machine as a fitted :class:`BernoulliRBM`.
+    def ordinary_machine(self):
+        """Return the machine with whole units, where other estimators start, as a ``Machine``.
 
         A multiplicity m becomes floor(m) copies of the unit and, for the fraction that remains, a
         unit whose weights and bias are multiplied by it, Eq. (12) of Ping et al. (2016). No
         log-likelihood changes by more than log(2) times the sum of 1 - m % 1 over the units whose
         multiplicities are not whole (Prop. 3.2).
-
-        Parameters
-        ----------
-        **params
-            Parameters of the :class:`BernoulliRBM` other than ``n_components``; ``random_state``
-            is by default that of this machine.
-
-        Returns
-        -------
-        rbm : BernoulliRBM
-            Fitted.
-        """
-        machine = self.ordinary_machine()
-        n_units = machine.n_units[1]
-        if not n_units:
-            raise ValueError("the machine has no hidden unit, and a BernoulliRBM needs one")
-        if "n_components" in params:
-            raise ValueError(f"n_components cannot be set: it is {n_units}")
-        params = {"random_state": self.random_state, **params}
-        parts = machine.weights[0], machine.thetas[1].field, machine.thetas[0].field
-        rbm = BernoulliRBM.from_parameters(*parts, **params)
-        if hasattr(self, "feature_names_in_"):
-            rbm.feature_names_in_ = self.feature_names_in_
-        return rbm
-
-    def ordinary_machine(self):
-        """Return the machine with whole units, where other estimators start, as a ``Machine``.
-
-        Rounding is that of :meth:`to_bernoulli_rbm`.
         """
         return machine_of(rounded(mixture_of(self.machine_)), self.components_)
 
@@ -507,15 +463,13 @@ class Path(NamedTuple):
         return Path(self.rows[:n_steps], self.machines[: n_steps + 1])
 
     def columns(self):
-        """Return a list for each quantity, with an entry for each step."""
         return {name: [row[name] for row in self.rows] for name in _COLUMNS}
 
 
 def _split(rows, fraction, generator):
-    """Return training and validation rows, whose samples are drawn at random.
+    """Return training and validation rows, drawn at random, where copies come to both sides.
 
-    Copies of a row may come to both sides: a training set without whole patterns of the data would
-    not have the distribution of the validation set.
+    A training set without whole patterns of the data would not have their distribution.
     """
     counts, n = rows.counts, max(1, round(fraction * rows.total))
     if (counts == np.rint(counts)).all():

@@ -105,26 +105,9 @@ class Line(NamedTuple):
 def best_step(slope, change, rows, *, low=0.0, high=1.0, min_ess=0.0):
     """Return the step in [low, high] that maximises the penalised mean log-likelihood.
 
-    Along a line it changes by step * slope - log E_model[exp(step * change)], which is concave.
-    The expectation is over rows that represent the model: exact if they are all configurations
-    with their probabilities, otherwise by importance weights.
-
-    Parameters
-    ----------
-    slope : float
-    change : ndarray of shape (n_rows,)
-    rows : WeightedRows
-    low, high : float
-        ``low <= 0 <= high``.
-    min_ess : float in [0, 1)
-        Smallest effective fraction of the rows, all of one probability, under the importance
-        weights; bounds the step.
-
-    Returns
-    -------
-    step : float
-    is_cut : bool
-        Whether the step would be longer without ``min_ess``.
+    Along a line it changes by step * slope - log E_model[exp(step * change)], which is concave, for
+    ``change`` at rows of the model. ``min_ess`` bounds the step: it is the smallest effective
+    fraction of the rows under the importance weights. Also returned is whether it does.
     """
 
     def derivative(step):
@@ -149,22 +132,10 @@ def best_step(slope, change, rows, *, low=0.0, high=1.0, min_ess=0.0):
 class Growth:
     """A growing machine: the loop of Alg. 1, step by step, after :meth:`begin`.
 
-    It is the learner of a :class:`~skrbm.learning.Trainer`, whose epochs are its steps.
-
-    Parameters
-    ----------
-    data : Data
-    model : SampledModel or ExactModel
-    mixture : Mixture
-        Machine to begin with.
-    rng : numpy.random.Generator
-        Of the random starts.
-    held_out : Data, default=None
-        Validation rows, whose log-likelihood is followed too.
-    rows : Rows, default=None
-        The data, which all units are trained on.
-    alpha, step, temperature, away_steps, tol
-        As of :class:`~skrbm.FrankWolfeRBM`.
+    It is the learner of a :class:`~skrbm.learning.Trainer`, whose epochs are its steps. ``data``
+    and ``held_out`` (validation rows, or None) are :class:`Data`, ``rows`` the Rows that all units
+    are trained on, ``model`` a SampledModel or an ExactModel, ``rng`` the generator of random
+    starts; the other parameters are those of :class:`~skrbm.FrankWolfeRBM`.
     """
 
     def __init__(
@@ -191,12 +162,10 @@ class Growth:
         self.log_z = self.samples = None
 
     def get_state(self):
-        """Return the state that steps change, a dict."""
         own = {name: getattr(self, name) for name in _STATE}
         return own | {"visible": self.model.visible, "model_rng": self.model.rng}
 
     def set_state(self, state):
-        """Restore the state of a growth on the same data."""
         for name in _STATE:
             setattr(self, name, state[name])
         self.model.visible, self.model.rng = state["visible"], state["model_rng"]
@@ -218,7 +187,6 @@ class Growth:
         return {"score": score, "validation_score": held_out, "free_energy_gap": score - held_out}
 
     def epoch(self, training, progress, rate):
-        """Take one step, as an epoch of a :class:`~skrbm.learning.Training`."""
         row = self.step()
         training.machine, training.phase_state = self.mixture, row
         return row
@@ -264,9 +232,8 @@ class Growth:
     def propose(self):
         """Return (line, slope, duality gap); the line is None if no unit is worth inserting.
 
-        ``slope`` is phi of the best atom found. The duality gap is the temperature times
-        (phi(w) - E_q phi), where q is the distribution of the units, with the rest of its mass at
-        the atom 0, which changes nothing.
+        ``slope`` is phi of the best atom w found. The duality gap is the temperature times
+        (phi(w) - E_q phi), where q is the distribution of the units, or of none.
         """
         (units, counts, bias), rows, samples = self.mixture, self.data.rows, self.samples[0]
         if rows.n == 1 or bias.size == 1:
@@ -314,8 +281,7 @@ class Growth:
     def _insert(self, line):
         """Insert a whole unit, and train all units for some epochs of contrastive divergence.
 
-        With few rows they are as many as make 200 updates. They do not see modes away from the
-        data; the next unit does, since the machine is annealed for it.
+        These do not see modes away from the data, but the next unit does.
         """
         machine = machine_of(line.at(1.0, self.mixture.bias), self.model.visible)
         rng, rows = self.model.rng, self.rows
@@ -336,8 +302,7 @@ class Growth:
     def search(self, line):
         """Move along a line, and return whether that was of any use.
 
-        The step is taken in parts, each no longer than importance weights of the samples reach,
-        which then follow to the new distribution. Steps 1/t ignore the likelihood.
+        Each part of the step is no longer than importance weights of the samples reach.
         """
         is_whole, high, done = self.step_rule == "1/t" and line.kind == "inserted", line.high, 0.0
         if is_whole:
@@ -376,8 +341,7 @@ class Growth:
 
         These are the change of the mean log-weight of the data, penalty included; that of the
         log-weights of the evaluation samples; and what is subtracted from the biases so that the
-        visible means stay constant to first order. Otherwise the later refit of the biases would
-        undo much of the gain, and the line search would make the step too short.
+        visible means stay constant to first order, which the refit of the biases would do later.
         """
         training, evaluation = self.samples
         atoms, change = line.base.atoms, line.log_weights(training)
@@ -388,11 +352,7 @@ class Growth:
         return slope, line.log_weights(evaluation) - evaluation.product(shift), shift
 
     def _factor(self, rows):
-        """Return a Cholesky factor of the covariances of rows with a ridge, for Newton steps.
-
-        The ridge, a fraction of the variances of the rows or the data, keeps steps of the biases
-        short where samples are few or columns nearly constant.
-        """
+        """Return a Cholesky factor of the covariances of rows with a ridge, for Newton steps."""
         covariance, variance = rows.covariance(), self.data.means * (1 - self.data.means)
         variance = np.maximum(np.maximum(np.diagonal(covariance), variance), _MIN_VARIANCE)
         covariance[np.diag_indices_from(covariance)] += _RIDGE * variance
@@ -404,11 +364,7 @@ class Growth:
         self.model.resample(change)
 
     def _refit(self, n_steps):
-        """Match the means of the visible units, by ever shorter steps on new samples (Eq. 10).
-
-        Only the training samples choose the step. The evaluation samples only update log Z and the
-        resampling weights.
-        """
+        """Match the means of the visible units, by ever shorter steps on new samples (Eq. 10)."""
         factor, means = None, self.data.means
         for k in range(n_steps):
             training, evaluation = self.model.sweep(self.mixture, 1)
@@ -423,28 +379,17 @@ class Growth:
 class GrowthMonitor(Monitor):
     """When growth stops, and whether the last machine is kept.
 
-    Parameters
-    ----------
-    criterion : bool or "free_energy_gap"
-        Quantity to monitor: the validation score or the free-energy gap. False keeps each machine.
-    scores : dict
-        Of the first machine.
-    max_units : int
-        Number of units at which to stop.
-    patience : int
-        Bad steps, or refused insertions, in a row after which to stop.
-    margin : float
-        Smallest improvement on the best value, in nats; it may be negative.
-    gap_tol : float
-        Duality gap at which to stop.
+    ``criterion`` is what is monitored: True is the validation score, "free_energy_gap" the gap, and
+    False keeps each machine. ``patience`` counts bad steps, and refused insertions, in a row.
     """
 
-    def __init__(self, criterion, scores, max_units, patience, margin, gap_tol):
+    def __init__(self, criterion, growth, max_units, patience, margin):
         super().__init__(patience)
-        self.criterion, self.max_units = criterion, max_units
-        self.margin, self.gap_tol = margin, gap_tol
-        self.best, self.reason = self._value(scores), None
+        self.criterion, self.max_units, self.margin = criterion, max_units, margin
+        self.gap_tol = -np.inf if growth.total is None else growth.tol
         self.n_steps = self.n_refused = 0
+        self.best, self.kept = self._value(growth.scores()), (growth.mixture, None)
+        self.reason = self.limit(len(growth.mixture.units))
 
     def get_state(self):
         return super().get_state() | {"n_steps": self.n_steps, "n_refused": self.n_refused}
@@ -456,13 +401,11 @@ class GrowthMonitor(Monitor):
         return -row["free_energy_gap"] if by_gap else row["validation_score"]
 
     def limit(self, n_units):
-        """Return why to stop at a number of units, or None."""
         if n_units >= self.max_units:
             return "max_components"
         return "max_steps" if self.n_steps >= 4 * self.max_units + 100 else None
 
     def measure(self, machine, state):
-        """Take the row of a step, which is the state."""
         self.row, self.n_steps = state, self.n_steps + 1
         is_refused = state["reason"] == "refused"
         self.n_refused = self.n_refused + 1 if is_refused else 0

@@ -43,8 +43,7 @@ class Mixture(NamedTuple):
 def machine_of(mixture, like):
     """Return a mixture as a machine in the library and dtype of the array ``like``.
 
-    Its hidden units are binary if all multiplicities are 1, and fractional otherwise. Units with
-    multiplicity 0 are left out.
+    Units with multiplicity 0 are left out.
     """
     positive = mixture.counts > 0
     atoms, counts, xp = mixture.atoms[positive], mixture.counts[positive], namespace(like)
@@ -71,11 +70,7 @@ def mixture_of(machine):
 
 
 def rounded(mixture):
-    """Return a mixture with all multiplicities 1.
-
-    A multiplicity c becomes floor(c) copies, and the fraction that remains becomes another atom
-    scaled by it, Eq. (12) of Ping et al. (2016).
-    """
+    """Return a mixture with all multiplicities 1, by Eq. (12) of Ping et al. (2016)."""
     units, counts, bias = mixture
     whole = [
         factor * atom

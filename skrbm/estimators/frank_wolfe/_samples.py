@@ -45,19 +45,13 @@ _WORTH_A_COPY = 2**20  # elements from which a sparse copy pays
 _UNITS_AT_ONCE = 64  # bounds the temporary array of shape (n_rows, n_units)
 _MIN_ESS = 0.5  # smallest effective fraction of the samples under importance weights
 _SWEEPS = 2  # at each temperature of an annealing
+_EXACT_STEPS = 10  # sweeps that complete rows beside exact expectations
 
 
 class WeightedRows:
-    """Visible configurations with probabilities, and averages over them.
+    """Visible configurations with probabilities, 1 / n_rows by default, and averages over them.
 
-    Parameters
-    ----------
-    X : array or sparse matrix of shape (n_rows, n_visible)
-        Of any dtype.
-    weights : ndarray of shape (n_rows,), default=None
-        Probabilities of the rows, which sum to one; default: 1 / n_rows each.
-    dtype : dtype, default=None
-        Of products; default: float32 or float64, whichever X has or becomes.
+    ``dtype`` is that of products; default: float32 or float64, whichever X has or becomes.
     """
 
     def __init__(self, X, weights=None, dtype=None):
@@ -75,11 +69,9 @@ class WeightedRows:
         return to_numpy(dense_rows(self._X, from_numpy(index, self._X), self.dtype))
 
     def mean(self, values):
-        """Return the mean over the rows of values of shape (n_rows, ...), in float64."""
         return self.weights @ values
 
     def log_mean_exp(self, values):
-        """Return log of the mean of exp(values) over the rows."""
         return float(logsumexp(values, b=self.weights))
 
     def softplus_moments(self, atoms):
@@ -127,7 +119,6 @@ class WeightedRows:
         return total - np.outer(means, means)
 
     def log_likelihood(self, mixture, log_z):
-        """Return the mean log-likelihood of the rows."""
         hidden = self.softplus_means(mixture.atoms) @ mixture.counts
         return float(hidden + self.average() @ mixture.bias - log_z)
 
@@ -152,23 +143,10 @@ def _fields(block, atoms):
 class Data:
     """Data of a growth, and their mean log-likelihood.
 
-    Parameters
-    ----------
-    rows : Rows
-    means : ndarray of shape (n_visible,)
-        Means of columns without observed values.
-    seed : SeedSequence
-        Of likelihood estimates of rows with missing values, which use the same random numbers after
-        each step.
-    n_scored : int
-        Largest number of rows with missing values from which the likelihood is estimated.
-
-    Attributes
-    ----------
-    rows : WeightedRows
-        The rows, with missing values as of the last completion, None before the first one.
-    means : ndarray of shape (n_visible,)
-        Means of the columns, of those rows or else of the observed values.
+    ``rows`` are WeightedRows, with missing values as of the last completion (None before the first
+    one), and ``means`` those of their columns, or of the observed values. Columns without any have
+    the ``means`` that are given. The likelihood is estimated from ``n_scored`` rows at most, by the
+    same random numbers after each step, of the SeedSequence ``seed``.
     """
 
     def __init__(self, rows, means, seed, n_scored):
@@ -189,16 +167,14 @@ class Data:
     def complete(self, model, mixture):
         """Draw missing values from the present machine, if there are any.
 
-        Block Gibbs sampling starts at samples of the machine, so that rows with few observed values
-        occupy its modes by their weights. A row with missing values is repeated if its weight is
-        large or rows are few.
-
-        With completed rows each step raises a lower bound of the likelihood of the observed values,
-        which has its value and its slope before the step (expectation-maximisation).
+        So each step raises a lower bound of the likelihood of the observed values, which has its
+        value and its slope before the step (expectation-maximisation). Chains start at samples of
+        the machine, so that rows with few observed values occupy its modes by their weights. A row
+        is repeated if its weight is large or rows are few.
         """
         if not self.has_missing:
             return
-        chains, rng = model.visible, model.rng
+        chains, rng = model.starts(mixture), model.rng
         machine, n_chains, parts = machine_of(mixture, chains), chains.shape[0], []
         incomplete = to_numpy(namespace(self.X).any(self.X != self.X, axis=1))[self.index]
         n = max(len(self.index), n_chains)
@@ -211,7 +187,7 @@ class Data:
             first = take_rows(chains, rng.integers(n_chains, len(rows)))
             X, observed = split_missing(X, first)
             if observed is not None:
-                X = completed(machine, X, observed, rng, model.sampler.n_steps)
+                X = completed(machine, X, observed, rng, model.n_steps)
             parts.append(X)
         weights = np.repeat(self.weights / repeats, repeats)
         X = namespace(parts[0]).concat(parts, axis=0)
@@ -233,22 +209,18 @@ class SampledModel:
 
     Units and biases are fitted to the training samples, the first set, and evaluated on the
     evaluation samples: fitting d biases to n samples overstates the gain on those samples by up to
-    d / (2n) nats per refit.
-
-    Parameters
-    ----------
-    sampler : Gibbs
-    n_chains : int
-        Of each set.
-    like : array
-        Library and dtype of the chains.
-    rng : Rng
+    d / (2n) nats per refit. Each set has ``n_chains``, in the library and dtype of ``like``.
     """
 
     is_exact, min_ess = False, _MIN_ESS
 
     def __init__(self, sampler, n_chains, like, rng):
         self.sampler, self.n_chains, self.visible, self.rng = sampler, n_chains, like, rng
+        self.n_steps = sampler.n_steps
+
+    def starts(self, mixture):
+        """Return samples of the machine, where chains may start."""
+        return self.visible
 
     def anneal(self, mixture, bias):
         """Draw both sets again, and return log Z.
@@ -268,7 +240,6 @@ class SampledModel:
         return float(independent_log_partition(base) + rise)
 
     def samples(self, mixture):
-        """Return both sets as they are, two WeightedRows."""
         n = self.n_chains
         return WeightedRows(self.visible[:n, :]), WeightedRows(self.visible[n:, :])
 
@@ -276,16 +247,15 @@ class SampledModel:
         """Return both sets after more sweeps, by default as many as the sampler has."""
         machine = machine_of(mixture, self.visible)
         chains = self.sampler.state_at(machine, self.visible, self.rng)
-        n_sweeps = self.sampler.n_steps if n_sweeps is None else n_sweeps
+        n_sweeps = self.n_steps if n_sweeps is None else n_sweeps
         self.visible = sample(self.sampler, machine, chains, self.rng, n_sweeps).layers[0]
         return self.samples(mixture)
 
     def resample(self, log_weights):
         """Resample both sets from the evaluation samples, by importance weights.
 
-        So modes gain probability at once, without chains that cross between modes. The training
-        samples are discarded, since the step was fitted to them. The next sweep makes the two sets
-        differ again.
+        So modes gain probability at once, without chains that cross between them. The training
+        samples are discarded, since the step was fitted to them; the next sweep makes two sets.
         """
         evaluation = self.visible[self.n_chains :, :]
         xp = namespace(evaluation)
@@ -302,7 +272,7 @@ class SampledModel:
 class ExactModel:
     """The machine's distribution by all configurations of the visible units."""
 
-    is_exact, min_ess = True, 0.0
+    is_exact, min_ess, n_steps = True, 0.0, _EXACT_STEPS
 
     def __init__(self, n_visible, n_draws, like, rng):
         rows = Bernoulli().configurations(n_visible, np.arange(2**n_visible))
@@ -330,6 +300,9 @@ class ExactModel:
         """Do nothing: probabilities follow the machine."""
 
     def draws(self, mixture, bias):
+        return self.starts(mixture)
+
+    def starts(self, mixture):
         ends = np.cumsum(self.samples(mixture)[0].weights)
         index = np.searchsorted(ends, ends[-1] * to_numpy(self.rng.uniform((self.n_draws,))))
         return namespace(self.visible).take(self.visible, from_numpy(index, self.visible), axis=0)

@@ -16,13 +16,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm.arrays import make_rng
 from skrbm.estimators._targets import check_targets, targets_of
-from skrbm.estimators.conditional._inference import Found
 from skrbm.estimators.conditional._learner import (
     ConditionalLearner,
     ErrorMonitor,
     LabelledRows,
 )
-from skrbm.estimators.conditional._objectives import decision_of, make_objective
+from skrbm.estimators.conditional._objectives import Found, decision_of, make_objective
 from skrbm.learning import SGD, EarlyStopping, Trainer, Training
 
 

@@ -25,9 +25,8 @@ from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from skrbm.arrays import make_rng, to_numpy
-from skrbm.estimators.conditional._inference import log_partitions
 from skrbm.estimators.conditional._machine import PARAMETERS, ConditionalGradient
-from skrbm.estimators.conditional._objectives import make_objective
+from skrbm.estimators.conditional._objectives import log_partitions, make_objective
 from skrbm.inference import (
     TAP,
     AdaptiveTAP,

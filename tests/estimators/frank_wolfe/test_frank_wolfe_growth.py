@@ -1,5 +1,7 @@
 """Frank-Wolfe on small machines, where all expectations are sums over configurations."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from _fractional import all_rows, unnormalised
@@ -239,6 +241,11 @@ def row(reason="inserted", **numbers):
     return {"reason": reason, "n_components": 1, **NUMBERS, **numbers}
 
 
+def monitor_of(criterion, max_units, patience, margin, tol=None):
+    grown = SimpleNamespace(total=tol, tol=tol, scores=row, mixture=Mixture((), (), ()))
+    return GrowthMonitor(criterion, grown, max_units, patience, margin)
+
+
 def course(monitor, rows):
     """The numbers of the rows whose machines are kept, and why to stop after the last one."""
     kept = []
@@ -255,27 +262,27 @@ def course(monitor, rows):
 
 def test_held_out_samples_stop_it():
     """A gain below the margin is a bad step; the machines that gained more are kept."""
-    monitor = GrowthMonitor(True, row(), 9, 2, margin=0.1, gap_tol=-np.inf)
+    monitor = monitor_of(True, 9, 2, 0.1)
     rows = [row(validation_score=score) for score in (-5.5, -5.45, -5.0, -5.0, -5.2)]
     assert course(monitor, rows) == ([0, 2], "validation")
 
 
 def test_the_free_energy_gap_stops_it():
     """With a margin of -1 the gap may widen by one nat."""
-    monitor = GrowthMonitor("free_energy_gap", row(), 9, 1, margin=-1.0, gap_tol=-np.inf)
+    monitor = monitor_of("free_energy_gap", 9, 1, -1.0)
     rows = [row(free_energy_gap=gap) for gap in (1.9, 2.1)]
     assert course(monitor, rows) == ([0], "validation")
 
 
 def test_without_held_out_samples_all_but_refused_steps_are_kept():
-    monitor = GrowthMonitor(False, row(), 9, 2, margin=0.1, gap_tol=0.01)
+    monitor = monitor_of(False, 9, 2, 0.1)
     rows = [row(reason) for reason in ("inserted", "refused", "shrunk", "refused", "refused")]
     assert course(monitor, rows) == ([0, 2], "refused")
 
 
 def test_what_else_stops_it():
     def made():
-        return GrowthMonitor(False, row(), 2, 5, margin=0.1, gap_tol=0.01)
+        return monitor_of(False, 2, 5, 0.1, tol=0.01)
 
     assert course(made(), [row(), row(duality_gap=0.01)])[1] == "duality gap"
     assert course(made(), [row(duality_gap=np.nan)])[1] is None
