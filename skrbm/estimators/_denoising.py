@@ -103,7 +103,6 @@ class NormalNoise:
 
 
 def channel(flip_probability=None, noise_variance=None, substitution_probability=None):
-    """Return the channel that one of the numbers describes."""
     kinds = BitFlips, NormalNoise, Substitutions
     amounts = flip_probability, noise_variance, substitution_probability
     given = [kind(n) for kind, n in zip(kinds, amounts, strict=True) if n is not None]
@@ -116,20 +115,9 @@ def channel(flip_probability=None, noise_variance=None, substitution_probability
 
 
 def denoised(model, Y, noise, *, prior_mean, n_starts, n_steps, return_std, random_state):
-    """Return the posterior means of visible values that came through a noisy channel.
+    """Return the posterior means of visible values that came through ``noise``.
 
-    Parameters
-    ----------
-    model : DensityModel
-    Y : {array-like, sparse matrix} of shape (n_samples, n_features)
-    noise : BitFlips, NormalNoise or Substitutions
-    prior_mean, n_starts, n_steps, return_std, random_state
-        As in the public method ``denoise``.
-
-    Returns
-    -------
-    table or array of shape (n_samples, n_features)
-        As values of X; with ``return_std`` before the standard deviations, an array.
+    With ``return_std`` also standard deviations, an array. Parameters are those of ``denoise``.
     """
     check_count("n_starts", n_starts, 1)
     check_count("n_steps", n_steps, 1, or_none=True)
@@ -199,7 +187,6 @@ def _prior(model, machine, mean, noise):
 
 
 def _solved(machine, prior, evidence, method, n_steps, n_starts, rng):
-    """Return means and variances of rows by solutions of equations."""
     # At strong noise the plain sweeps often go round in circles; most damped ones do not, and
     # move less far each, which the tolerance takes into account.
     damping = max(method.damping, _DAMPING)
@@ -216,20 +203,9 @@ def _solved(machine, prior, evidence, method, n_steps, n_starts, rng):
 def posterior_moments(method, machine, starts, max_iter):
     """Return means and variances of the visible units, averaged over solutions.
 
-    Parameters
-    ----------
-    method : FixedPoint
-    machine : Machine
-        With a distribution for each row.
-    starts : iterable of arrays of shape (n_rows, n_visible)
-        Visible values from which a solution is sought for each row, all of equal weight.
-    max_iter : int
-
-    Returns
-    -------
-    mean, variance : arrays of shape (n_rows, n_visible)
-        Of the mixture of the solutions: its variance is the mean of the variances and the variance
-        of the means. It is that of each column as if it were alone.
+    The variance of this mixture is the mean of the variances and the variance of the means. Each
+    column counts as if it were alone. ``starts`` are visible values, from each of which a solution
+    is sought for each row of ``machine``, which has a distribution for each row.
     """
     unit, n, first, second = machine.units[0], 0, 0.0, 0.0
     for start in starts:

@@ -58,20 +58,9 @@ def encoded(
 ):
     """Return X checked, as numbers with a column for each of the machine.
 
-    Parameters
-    ----------
-    estimator : DensityModel
-    X : array-like or sparse matrix of shape (n_samples, n_features_in_)
-    reset : bool, default=False
-        Whether the features of X become those of the estimator.
-    missing : bool, default=False
-        Whether values may be missing, which are NaN in the result.
-    sparse : bool, default=True
-        Whether the result may be sparse.
-    blocks : bool, default=False
-        Whether data that are read in blocks stay so, as a RowBlocks.
-    sample_weight : array-like of shape (n_samples,), default=None
-        The values of rows of weight 0 do not matter.
+    With ``reset`` its features become those of the estimator. Values that are missing, if they may
+    be, are NaN in the result. With ``blocks``, data that are read in blocks stay so, as a
+    RowBlocks. The values of rows whose ``sample_weight`` is 0 do not matter.
     """
     if not takes_table(estimator):
         options = {"missing": missing, "sparse": sparse, "blocks": blocks}
@@ -108,10 +97,9 @@ def _encoded_columns(encoder, columns, place, missing, sparse):
 
 
 def _encoded_blocks(estimator, source, reset, missing):
-    """Return blocks that are encoded when they are read.
+    """Return blocks that are encoded when they are read, after a pass that finds their values.
 
-    A pass before that finds the values of all blocks. If there is one pass alone, or categories are
-    given, the first block tells what the columns are.
+    If there is one pass alone, or categories are given, the first block tells them.
     """
     place = None if reset else estimator.machine_.weights[0]
     if reset and not source.is_read_once and estimator._new_encoder().finds_values:
@@ -131,7 +119,6 @@ def _encoded_blocks(estimator, source, reset, missing):
 
 
 def _encoder_of_blocks(estimator, source):
-    """Return the encoder of the values of all blocks, and the number of columns."""
     encoder, n_columns = None, 0
 
     def describe(block):
@@ -156,11 +143,11 @@ def blocks_of(estimator, X):
 
 
 def decoded(estimator, blocks, like=None, *, drawn=False, completes=False):
-    """Return visible values of the machine, or their means, as values of X.
+    """Return visible values of the machine, or their means unless ``drawn``, as values of X.
 
-    ``blocks`` are their rows, each block used and left before the next one is asked for. Rows of a
-    data frame get the index of ``like``, whose rows they belong to. If these complete ``like``, its
-    numbers are kept. ``drawn`` tells draws from means.
+    Of ``blocks`` of rows each is used before the next one is asked for. Rows of a data frame get
+    the index of ``like``, whose rows they belong to. If these complete ``like``, its numbers are
+    kept.
     """
     frame = getattr(estimator, "_frame", None)
     if takes_table(estimator):
@@ -176,10 +163,7 @@ def decoded(estimator, blocks, like=None, *, drawn=False, completes=False):
 
 
 def visible_rows(estimator, X, dtype=None, missing=False):
-    """Return X checked, as the machine's units take it, dense or sparse.
-
-    With ``missing`` it may have NaN, if the estimator takes such rows.
-    """
+    """Return X checked, as the machine's units take it; with ``missing`` it may have NaN."""
     machine = estimator.machine_
     X = estimator._encode(X, missing=missing and estimator._takes_missing)
     dtype = machine.dtype if dtype is None else dtype
@@ -201,7 +185,6 @@ def rows_to_start(estimator, init, n_samples):
 
 
 def _of_ranks(encoder, n_columns):
-    """Return the encoder of the rows of all ranks."""
     if ranks().size == 1:
         return encoder
     widths, encoders = zip(*ranks().gather((n_columns, encoder)), strict=True)
@@ -216,9 +199,8 @@ def _of_ranks(encoder, n_columns):
 def by_blocks(method):
     """Let a method whose result has a row for each row of X take an X that is read in blocks.
 
-    The method is called for each block, and the results are joined. Of a Dask array, the result is
-    one too, computed when it is asked for. With ``random_state`` each block has a seed of its own,
-    which the order in which blocks are computed does not change.
+    The results of all blocks are joined; of a Dask array, the result is one too, computed when it
+    is asked for. With ``random_state`` each block has a seed of its own.
     """
 
     @wraps(method)
@@ -244,7 +226,6 @@ def by_blocks(method):
 
 
 def _for_blocks(options):
-    """Yield the options of each block, which differ in their seeds."""
     if options.get("random_state") is None:
         yield from itertools.repeat(options)
     rng = check_random_state(options["random_state"])

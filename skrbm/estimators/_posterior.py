@@ -58,19 +58,8 @@ _BLOCK_ROWS = 1024
 def chains_of(model, method, n_steps, rng):
     """Return a function of visible values where chains start, which returns those where they end.
 
-    Parameters
-    ----------
-    model : DensityModel
-    method : str or Tempering
-        "gibbs", "tempering", or "auto": tempering if the model has a ladder, or if its chains do
-        not mix and it is small.
-    n_steps : int
-    rng : Rng
-
-    Returns
-    -------
-    callable
-        Of an array of shape (n_chains, n_visible), which it does not change.
+    ``method`` is "gibbs", "tempering" (or such an object), or "auto": tempering if the model has a
+    ladder, or if its chains do not mix and it is small.
     """
     machine = model.machine_
     check_has_integral(machine)
@@ -90,9 +79,9 @@ def chains_of(model, method, n_steps, rng):
 def _method_that_mixes(model):
     """Return "gibbs", or "tempering" for a small machine whose chains do not mix.
 
-    A larger machine gives a warning. Chains do not mix if they are still where they were after 50
+    A larger machine gives a warning. Chains that do not mix are still where they were after 50
     sweeps, along one of the main directions in which they differ. They start at ``starts_``, and in
-    a small machine as many start at independent units, which may lead to other modes.
+    a small machine also at independent units, which may lead to other modes.
     """
     machine, sampler = model.machine_, Gibbs()
     is_small = math.prod(machine.n_units) <= _MOST_WEIGHTS
@@ -146,10 +135,7 @@ def _sampler_of(model, method, rng):
 
 
 def _by_rungs(function, sampler, machine, *rows):
-    """Return ``function(*blocks)`` of blocks of rows, which all rungs of a sampler have.
-
-    Without rungs, all rows are one block.
-    """
+    """Return ``function(*blocks)`` of blocks of rows, which all rungs of a sampler have, if any."""
     if not sampler.has_rungs:
         return function(*rows)
     size = max(1, _MOST_ELEMENTS // (len(sampler.machines(machine)) * machine.n_units[0]))
@@ -199,19 +185,8 @@ def drawn_given(model, X, *, init, n_steps, random_state, method="auto"):
 def imputed(model, X, method, n_steps, random_state):
     """Return X with NaN replaced by means given the observed values of the row, in blocks of rows.
 
-    Parameters
-    ----------
-    model : DensityModel
-    X : array-like of shape (n_rows, n_visible)
-    method : str or Tempering
-        "auto": by the equations of the model, or where it has none by exact sums in rows where
-        these are cheap, and elsewhere as in :func:`chains_of`.
-    n_steps : int or None
-    random_state : int, RandomState or None
-
-    Returns
-    -------
-    iterator of arrays of shape (n_rows, n_visible)
+    By "auto" these come from the equations of the model, or where it has none from exact sums in
+    rows where these are cheap, and elsewhere from chains.
     """
     is_auto, machine = method == "auto", model.machine_
     equations = model._own_fixed_point() if is_auto else None
@@ -236,65 +211,63 @@ def imputed(model, X, method, n_steps, random_state):
         own = CommonRng(make_rng(seed, machine.weights[0]), X.shape[0])
         return clamped_mean(machine, X, observed, own, n_steps)
 
-    def exact_or_sampled(X, observed):
-        _, holes = rows_with_holes(observed)
-        if not len(holes):
-            return X
-        rows, seen = take_rows(X, holes), take_rows(observed, holes)
-        double = machine.astype(namespace(X).float64)
-        most = most_units(double, N_STEPS)
-        _, found, exact = exact_sums(double, cast(rows, double.dtype), seen, most, layer=0)
-        found = namespace(X).where(seen, rows, cast(found, X.dtype))
-        left = np.flatnonzero(~exact)
-        if left.size:
-            drawn = sampled(take_rows(rows, left), take_rows(seen, left))
-            found = with_rows(found, left, cast(drawn, X.dtype))
-        return with_rows(X, holes, found)
-
     def means(X, observed):
         if not is_auto:
             return sampled(X, observed)
         size = max(1, _SUMMED_ELEMENTS // X.shape[1])
-        parts = zip(row_blocks(X, size), row_blocks(observed, size), strict=True)
-        return namespace(X).concat([exact_or_sampled(*rows) for rows in parts], axis=0)
+        parts = []
+        for rows, seen in zip(row_blocks(X, size), row_blocks(observed, size), strict=True):
+            _, holes = rows_with_holes(seen)
+            if len(holes):
+                own, known = take_rows(rows, holes), take_rows(seen, holes)
+                found = cast(_exact_means(machine, own, known, 0, sampled), X.dtype)
+                rows = with_rows(rows, holes, namespace(X).where(known, own, found))
+            parts.append(rows)
+        return namespace(X).concat(parts, axis=0)
 
     return (_by_rungs(means, sampler, machine, *block) for block in blocks)
+
+
+def _exact_means(machine, X, observed, layer, estimate):
+    """Return means of a layer given the observed values, exactly where few units are summed over.
+
+    Elsewhere they are ``estimate(rows, observed)``.
+    """
+    double = machine.astype(namespace(X).float64)
+    most = most_units(double, N_STEPS)
+    _, means, exact = exact_sums(double, cast(X, double.dtype), observed, most, layer)
+    left = np.flatnonzero(~exact)
+    if left.size:
+        found = estimate(take_rows(X, left), take_rows(observed, left))
+        means = with_rows(means, left, cast(found, means.dtype))
+    return means
 
 
 def hidden_means(model, X):
     """Return E[h | the observed values] of rows with NaN, X as the machine's units take it.
 
-    Exactly where few units are to be summed over, and elsewhere by the equations of the model or,
-    where it has none, by Gibbs chains.
+    Where they are not exact, they come from the equations of the model or else from Gibbs chains.
     """
-    machine = model.machine_
-    means = machine.units[0].mean(machine.thetas[0])
-    blocks = row_blocks(X, _BLOCK_ROWS)
-    parts = [_hidden_means(model, machine, dense(rows), means) for rows in blocks]
+    machine, method = model.machine_, model._own_fixed_point()
+    filling, parts = machine.units[0].mean(machine.thetas[0]), []
+
+    def estimate(X, observed):
+        if method is not None:
+            solved = _clamped_solution(method, machine, X, observed, _IMPUTE_SWEEPS)
+            return solved.state.means[1]
+        rng = CommonRng(make_rng(model._evaluation_seed, machine.weights[0]), X.shape[0])
+        return clamped_mean(machine, X, observed, rng, N_STEPS, layer=1)
+
+    for rows in row_blocks(X, _BLOCK_ROWS):
+        rows, observed = split_missing(dense(rows), filling)
+        found = machine.units[1].mean(condition(machine, rows))
+        if observed is not None:
+            _, holes = rows_with_holes(observed)
+            own = take_rows(rows, holes), take_rows(observed, holes)
+            means = _exact_means(machine, *own, 1, estimate)
+            found = with_rows(found, holes, cast(means, found.dtype))
+        parts.append(found)
     return namespace(parts[0]).concat(parts, axis=0)
-
-
-def _hidden_means(model, machine, X, visible_means):
-    X, observed = split_missing(X, visible_means)
-    found = machine.units[1].mean(condition(machine, X))
-    if observed is None:
-        return found
-    _, holes = rows_with_holes(observed)
-    X, observed = take_rows(X, holes), take_rows(observed, holes)
-    double, method = machine.astype(namespace(X).float64), model._own_fixed_point()
-    rows, most = cast(X, double.dtype), most_units(double, N_STEPS)
-    _, means, exact = exact_sums(double, rows, observed, most, layer=1)
-    left = np.flatnonzero(~exact)
-    if left.size and method is not None:
-        rows = take_rows(X, left), take_rows(observed, left)
-        solved = _clamped_solution(method, machine, *rows, _IMPUTE_SWEEPS)
-        means = with_rows(means, left, solved.state.means[1])
-    elif left.size:
-        rng = CommonRng(make_rng(model._evaluation_seed, machine.weights[0]), len(left))
-        rows = take_rows(X, left), take_rows(observed, left)
-        sampled = clamped_mean(machine, *rows, rng, N_STEPS, layer=1)
-        means = with_rows(means, left, cast(sampled, means.dtype))
-    return with_rows(found, holes, cast(means, found.dtype))
 
 
 def _clamped_solution(method, machine, X, observed, n_steps):

@@ -28,8 +28,7 @@ class Recipe:
 
     Parameters
     ----------
-    phase : ModelPhase
-    optimizer : Optimizer
+    phase, optimizer
     parameters : NaturalParameters, default=NATURAL
         Which parameters the optimizer sees.
     coordinates : Coordinates, default=None

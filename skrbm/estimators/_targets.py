@@ -28,18 +28,8 @@ class Targets:
     """Map between targets and values of visible units.
 
     Targets are binary outputs, each a unit, in two dimensions; or in one dimension a label, whose
-    classes are columns of which one is 1.
-
-    Parameters
-    ----------
-    classes : ndarray of shape (n_classes,)
-        The public ``classes_``.
-    ndim : int, default=1
-        Number of dimensions of the targets.
-    one_unit : bool, default=False
-        Whether a label of two classes is one unit, which is 1 for the second.
-    unlabelled : object, default=None
-        Value that marks a missing label, besides NaN and None.
+    ``classes`` are columns of which one is 1, or one unit if they are two and ``one_unit`` is true.
+    ``unlabelled`` marks a missing label, besides NaN and None.
     """
 
     classes: Any
@@ -93,11 +83,9 @@ class Targets:
         return from_numpy(labels, index) if labels.dtype.kind in "biuf" else labels
 
     def decision(self, logits):
-        """Return logits in the shape that scikit-learn's classifiers give them."""
         return logits[:, 0] if self.one_unit else logits
 
     def probabilities(self, logits):
-        """Return probabilities in the shape that scikit-learn's classifiers give them."""
         mean = self.unit.mean(Theta(logits))
         return namespace(mean).concat([1 - mean, mean], axis=1) if self.one_unit else mean
 
@@ -117,24 +105,9 @@ def _is_missing(y, unlabelled):
 def check_targets(y, X, owner, *, labels_missing=False, unlabelled=None):
     """Return targets as a checked NumPy array, or sparse outputs in CSR format.
 
-    Parameters
-    ----------
-    y : array-like or sparse matrix
-        Binary outputs in two dimensions, of 0, 1 and NaN; or one label of each row. A column is
-        taken for labels, with scikit-learn's warning.
-    X : array or sparse matrix
-        The features, for the number of rows.
-    owner : str
-        Name of the estimator.
-    labels_missing : bool, default=False
-        Whether a label may be missing.
-    unlabelled : object, default=None
-        Value that marks a missing label, besides NaN and None.
-
-    Returns
-    -------
-    y : ndarray or csr_array
-        Dense outputs are float32 where some are missing, else uint8.
+    They are binary outputs in two dimensions, of 0, 1 and NaN; or one label of each row. A column
+    is taken for labels, with scikit-learn's warning. Dense outputs become float32 where some are
+    missing, else uint8. ``owner`` is the name of the estimator.
     """
     if y is None:
         raise ValueError(f"{owner} requires y to be passed, but the target y is None")
@@ -184,17 +157,9 @@ def _check_outputs(y):
 
 
 def targets_of(y, classes=None, *, unlabelled=None, one_unit=False):
-    """Return the :class:`Targets` that checked targets are.
+    """Return the :class:`Targets` that checked targets of the rows of all ranks are.
 
-    Parameters
-    ----------
-    y : ndarray or csr_array
-    classes : array-like of shape (n_classes,), default=None
-        Classes of a label; default: those in the rows of all ranks.
-    unlabelled : object, default=None
-        Value that marks a missing label.
-    one_unit : bool, default=False
-        Whether two classes are one unit.
+    With ``one_unit`` two classes are one unit. ``classes`` are by default those found.
     """
     if y.ndim == 2:
         return Targets(np.arange(y.shape[1]), ndim=2)
@@ -236,10 +201,9 @@ def check_known(V):
 
 
 def known_values(V, index, reference):
-    """Return (visible values of the rows at an index array, which are known or None if all are).
+    """Return (visible values of rows, which are known or None if all are), as ``reference`` is.
 
-    Both are dense and in the library of the reference array, the values in its dtype. Missing
-    values become 0.
+    Missing values become 0.
     """
     V = from_numpy(dense_rows(V, index, np.float32), reference)  # 0, 1 and NaN
     return split_missing(cast(V, reference.dtype))

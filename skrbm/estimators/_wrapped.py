@@ -13,18 +13,8 @@ _N_STEPS, _FEWEST_PASSES = 500, 20  # of defaults; further steps hardly change w
 def fitted_density(wrapper, X, columns, random_state, **options):
     """Return a copy of the estimator of a wrapper, or the default one, fitted to a table.
 
-    Parameters
-    ----------
-    wrapper : estimator
-        With the parameter ``estimator``.
-    X : array or DataFrame
-        In which no column is empty.
-    columns : list of ndarray
-        The columns of X.
-    random_state : int
-        Of the fit, if ``estimator`` has no own one.
-    **options
-        Of :func:`default_density`.
+    ``columns`` are those of X, of which none is empty. The estimator has ``random_state`` if it has
+    no own one. ``options`` are those of :func:`default_density`.
     """
     density = wrapper.estimator
     density = default_density(X, columns, **options) if density is None else clone(density)

@@ -18,19 +18,11 @@ _LEVEL = 1e-4  # probability of an error above its limit
 
 
 class ComparedMoments(NamedTuple):
-    """Connected moments of one order, of data and of samples.
+    """Connected moments of one order, of ``data`` and of ``samples``, and how they agree.
 
-    Attributes
-    ----------
-    data, samples : ndarray of shape (n_moments,)
-        Means of (products of) deviations from the columns' means; means themselves for order 1.
-    correlation : float
-        Pearson correlation of the two.
-    error : float
-        Root mean squared difference.
-    limit : float
-        The value that ``error`` would exceed with a probability of 1e-4 for independent rows of
-        the same distribution (with Satterthwaite's degrees of freedom).
+    They are means of (products of) deviations from the columns' means, or these means for order 1.
+    Independent rows of the same distribution have a root mean squared ``error`` above ``limit``
+    with a probability of 1e-4 (with Satterthwaite's degrees of freedom).
     """
 
     data: np.ndarray
@@ -41,18 +33,11 @@ class ComparedMoments(NamedTuple):
 
 
 class Quality(NamedTuple):
-    """Errors of the moments of samples after a number of Gibbs sweeps from random starts.
+    """Errors of the moments of samples after numbers of Gibbs ``sweeps`` from random starts.
 
-    Attributes
-    ----------
-    sweeps : ndarray of int of shape (n_marks,)
-    error, error_std : ndarray of shape (n_marks,)
-        Root of the mean squared differences of first and second moments (about the means of the
-        data), and its jackknife standard error.
-    noise : float
-        Error of as many rows of the distribution of the data.
-    deteriorates : bool
-        Whether the error falls and then rises, both significantly.
+    ``error`` is the root of the mean squared differences of first and second moments (about the
+    means of the data), ``error_std`` its jackknife standard error, ``noise`` the error of as many
+    rows of the data. It ``deteriorates`` if it falls and then rises, both significantly.
     """
 
     sweeps: np.ndarray
@@ -65,15 +50,9 @@ class Quality(NamedTuple):
 class Neighbours(NamedTuple):
     """Nearest-neighbour adversarial accuracy (Yale et al. 2020); 0.5 is the best value.
 
-    Attributes
-    ----------
-    truth : float
-        Fraction of rows of data whose nearest other row is closer than the nearest sample. Below
-        0.5 samples copy the data, above they miss parts of it.
-    synth : float
-        The same of samples. Above 0.5 they are closer to each other than to data.
-    std : float
-        Standard error of each for independent rows.
+    ``truth`` is the fraction of rows of data whose nearest other row is closer than the nearest
+    sample: below 0.5 samples copy the data, above they miss parts of it. ``synth`` is the same of
+    samples, and ``std`` the standard error of each for independent rows.
     """
 
     truth: float
@@ -146,15 +125,7 @@ def neighbours(X, samples):
 
 
 def quality_by_sweeps(X, states, generator):
-    """Return the :class:`Quality` of samples.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_columns)
-    states : dict of int to ndarray of shape (n_chains, n_columns)
-        Values of the chains by their number of sweeps, in increasing order.
-    generator : numpy.random.Generator
-    """
+    """Return the :class:`Quality` of samples ``states``, a dict by ascending numbers of sweeps."""
     centre, index = X.mean(axis=0), _index_sets(X.shape[1], 2, generator)
 
     def terms(rows):  # the sum of squares of whose means is the squared error

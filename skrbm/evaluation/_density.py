@@ -10,7 +10,6 @@ from ..arrays import Columns, cast, is_finite, namespace, take_rows
 from ..inference import chain_ends, draw_visible
 from ..inputs import Coordinates, check_rows, into_support
 from ..machine import Machine, check_has_integral, free_energy, precise_free_energy
-from ..units import Theta
 from . import _deep, _observed
 from ._deep import full_and_others
 from ._observed import PRECISE, most_units, replaced
@@ -62,10 +61,7 @@ class Density:
         return self
 
     def visible(self, X, name="X"):
-        """Return rows of data, dense, as visible values in the machine's coordinates.
-
-        Raises ValueError if X has another number of columns or is not finite.
-        """
+        """Return checked rows of data, dense, as visible values in the machine's coordinates."""
         machine = self.machine
         X = X if self.encode is None else self.encode(X)
         X = check_rows(name, X, machine.n_units[0], machine.weights[0])
@@ -82,26 +78,10 @@ class Density:
     def log_weight(self, X, seed=None, accuracy=PRECISE):
         """Return log p(x) + log Z of rows, or a lower bound of it with several hidden layers.
 
-        Parameters
-        ----------
-        X : array of shape (n_rows, n_visible)
-            In the machine's coordinates, while p is the density in those of the data. Rows with
-            NaN have log p of their observed values.
-        seed : SeedSequence, or its state
-            Of the chains by which sums over missing values are estimated where they are not exact.
-            All rows share random numbers, so that results do not depend on other rows.
-        accuracy : Accuracy
-            Of these estimates.
-
-        Returns
-        -------
-        array of shape (n_rows,), float64
-            In nats.
-
-        Warns
-        -----
-        LikelihoodWarning
-            If standard errors exceed that of ``accuracy``.
+        X is in the machine's coordinates, while p is the density in those of the data. Rows with
+        NaN have log p of their observed values: where the sum over the others is not exact, it is
+        estimated by chains to an ``accuracy``. All rows share the random numbers of ``seed``, so
+        that results do not depend on other rows.
         """
 
         def of_observed(rows, observed):
@@ -130,10 +110,7 @@ class Density:
         return full_and_others(self.log_weight_of_full_rows, X, others=of_observed)
 
     def free_energy(self, X, seed=None, accuracy=PRECISE):
-        """Return -log p(x) - log Z of rows, or with several hidden layers that by ``method``.
-
-        Parameters are those of :meth:`log_weight`.
-        """
+        """Return -log p(x) - log Z of rows, or with several hidden layers that by ``method``."""
         if len(self.machine.weights) > 1:
             return _deep.free_energy(self, X)
         return -self.log_weight(X, seed, accuracy)
@@ -165,28 +142,22 @@ def _check_machine(machine):
     """Raise ValueError if the parts of a user's machine do not fit together."""
     units, thetas, weights = machine.units, machine.thetas, machine.weights
     expected = [(above, below) for below, above in pairwise(machine.n_units)]
-    found = [tuple(W.shape) for W in weights]
-    if len(units) != len(thetas) or found != expected:
+    if len(units) != len(thetas) or [tuple(W.shape) for W in weights] != expected:
         raise ValueError(
-            "a Machine needs a unit and a Theta for each layer and matrices of weights of shapes "
-            f"{expected}, got {len(units)} units, {len(thetas)} thetas and shapes {found}"
+            "a Machine needs a unit and a Theta for each layer, and matrices of weights of shapes "
+            f"{expected}"
         )
     for unit, theta in zip(units, thetas, strict=True):
         own = unit.default_theta(theta.field.shape[-1], theta.field)
-        names = [name for name, part in zip(Theta._fields, own, strict=True) if part is not None]
-        given = [name for name, part in zip(Theta._fields, theta, strict=True) if part is not None]
-        if given != names:
-            raise ValueError(f"the Theta of {unit} must have {names}, got {given}")
+        if [part is None for part in theta] != [part is None for part in own]:
+            names = [name for name, part in own._asdict().items() if part is not None]
+            raise ValueError(f"the Theta of {unit} must have {names}")
     if not all(is_finite(part) for part in (*weights, *machine.parts)):
         raise ValueError("a Machine has parameters that are not finite")
 
 
 def density_of(model):
-    """Return the density of a fitted estimator, a machine or a density.
-
-    Raises TypeError if it is none of these, ValueError if the parts of a machine do not fit
-    together, and DivergenceError if the distribution cannot be normalized.
-    """
+    """Return the density of a fitted estimator, a machine or a density, after checks."""
     if isinstance(model, Machine):
         _check_machine(model)
         density = Density(model)
@@ -195,11 +166,8 @@ def density_of(model):
     else:
         raise TypeError(
             "model must be a fitted estimator of a density, a Density or a Machine, got "
-            f"{type(model).__name__}; of a Pipeline give the step, such as model[0], of an "
-            "RBMClassifier model.rbm_, and of arrays or scikit-learn's BernoulliRBM what "
-            "from_parameters makes of them; a ConditionalRBM has another distribution, and "
-            "another log Z, for each row of features: use its score_samples(X, y), "
-            "predict_proba(X) or sample(X)"
+            f"{type(model).__name__}; of a Pipeline give the step, such as model[0], and of an "
+            "RBMClassifier model.rbm_"
         )
     check_has_integral(density.machine)
     return density

@@ -244,10 +244,9 @@ def diagnose(model, X=None, *, method="auto", n_chains=100, n_steps=1000, random
 
 
 def _chains(machine, sampler, first, n_steps, rng, wanted):
-    """Return names and values of observables, states by step, and exchanges.
+    """Return names and values of observables, states of the ``wanted`` steps, and exchanges.
 
-    Observables are those of the later half of the sweeps, an array of shape (n_kept, n_chains,
-    n_observables), and states those of the ``wanted`` steps.
+    Values have the shape (n_kept, n_chains, n_observables), for the later half of the sweeps.
     """
     W, deep = machine.weights[0], len(machine.units) > 2
     n = min(_N_PROJECTIONS, *W.shape)

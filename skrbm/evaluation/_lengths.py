@@ -28,18 +28,10 @@ _BLOCK_ROWS = 256  # configurations that are multiplied with the weights togethe
 
 
 class LengthPartitions(NamedTuple):
-    """log Z by the number of draws.
+    """log Z by the number of draws: samples of hidden values at ascending ``lengths``.
 
-    Attributes
-    ----------
-    lengths : ndarray of shape (n_points,)
-        Numbers of draws at which there are samples of hidden values, ascending.
-    log_weights : ndarray of shape (n_points, n_runs, n_chains)
-        Of the samples; Z is their mean over chains and runs.
-    slopes : ndarray of shape (n_points, n_runs, n_chains)
-        g of the samples.
-    log_z0 : float
-        log Z of no draws.
+    Z is the mean of their weights over chains and runs. ``log_weights`` and the ``slopes`` g have
+    the shape (n_points, n_runs, n_chains), and ``log_z0`` is log Z of no draws.
     """
 
     lengths: np.ndarray
@@ -48,10 +40,7 @@ class LengthPartitions(NamedTuple):
     log_z0: float
 
     def at(self, lengths):
-        """Return log Z and its standard error at some numbers of draws, float64 arrays.
-
-        What is asked for is at most the last of the points.
-        """
+        """Return log Z and its standard error at numbers of draws, up to the last point."""
         found = np.array([self._at(length) for length in lengths]).reshape(-1, 2)
         return found[:, 0], found[:, 1]
 
@@ -73,15 +62,7 @@ def length_partitions(machine, rng, longest):
     """Return log Z of numbers of draws up to ``longest``, a :class:`LengthPartitions`.
 
     It is exact where hidden units have few configurations. Otherwise what is found for a number
-    does not depend on ``longest``.
-
-    Parameters
-    ----------
-    machine : Machine
-        With :class:`~skrbm.units.Multinomial` visible units and one layer of binary hidden units.
-    rng : Rng
-        Of NumPy, whose arrays are computed with.
-    longest : float
+    does not depend on ``longest``. Visible units are :class:`~skrbm.units.Multinomial`.
     """
     machine = in_float64(machine)
     machine = machine.with_leaves([to_numpy(leaf) for leaf in machine.leaves])

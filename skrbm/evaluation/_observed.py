@@ -34,10 +34,7 @@ _CHAIN_ELEMENTS = 2**21  # of chains that are annealed together
 
 
 class Accuracy(NamedTuple):
-    """Settings of annealing.
-
-    Rows whose standard error exceeds ``std`` nats continue with the next number of temperatures.
-    """
+    """Settings of annealing: temperatures are more and more, until rows have the error ``std``."""
 
     std: float = 0.1
     n_chains: int = 32
@@ -49,10 +46,7 @@ QUICK = Accuracy(np.inf, 8, (50,))  # for monitoring after each epoch
 
 
 def deep_sums(machine, X, observed):
-    """Return log p(observed) + log Z, and the rows where it is a sum over few configurations.
-
-    Rows with equal missing units are summed together.
-    """
+    """Return log p(observed) + log Z, and the rows where it is a sum over few configurations."""
     xp, unit = namespace(X), machine.units[0]
     known = xp.where(observed, X, xp.zeros_like(X))
     total = unit.log_weight(machine.thetas[0], known)
@@ -83,17 +77,9 @@ def most_units(machine, n_draws):
 def exact_sums(machine, X, observed, max_units=MAX_UNITS, layer=None):
     """Sum over hidden and missing visible units exactly, in rows where that is cheap.
 
-    Parameters
-    ----------
-    machine : Machine
-        With one hidden layer.
-    X : array of shape (n_rows, n_visible)
-    observed : array of shape (n_rows, n_visible), bool
-    max_units : float, default=20
-        Largest number of binary hidden units to enumerate for all rows together. Missing units,
-        if fewer, are enumerated row by row, 12 at most.
-    layer : {None, 0, 1}, default=None
-        Whose means are computed: None, those of missing visible units, or of hidden ones.
+    ``max_units`` is the largest number of binary hidden units to enumerate for all rows together;
+    missing units, if fewer, are enumerated row by row, 12 at most. ``layer`` is the one whose means
+    are computed: None, 0 (missing visible units) or 1.
 
     Returns
     -------
@@ -178,15 +164,7 @@ def _by_missing(machine, row, own, field, observed, layer):
 
 
 def given_observed(machine, field, observed):
-    """Return the machine of the missing visible units.
-
-    Parameters
-    ----------
-    machine : Machine
-    field : array of shape (n_hidden,) or (n_rows, n_hidden)
-        Field of the observed units on the first hidden layer.
-    observed : ndarray of shape (n_visible,), bool
-    """
+    """Return the machine of the missing visible units, given the ``field`` of the observed ones."""
     (unit, hidden, *above), (visible, theta, *thetas) = machine.units, machine.thetas
     missing = np.flatnonzero(~observed)
     columns, xp = from_numpy(missing, field), namespace(field)

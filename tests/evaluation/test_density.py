@@ -101,11 +101,11 @@ def test_estimates_take_starts_and_bases_of_the_data(where):
 @pytest.mark.parametrize(
     "changes, match",
     [
-        ({"weights": (np.zeros((4, 3)),)}, r"of shapes \[\(3, 4\)\], got .* \[\(4, 3\)\]"),
-        ({"weights": ()}, "2 units, 2 thetas and shapes"),
-        ({"thetas": (Theta(np.zeros(4)),)}, "2 units, 1 thetas and shapes"),
+        ({"weights": (np.zeros((4, 3)),)}, r"of shapes \[\(3, 4\)\]"),
+        ({"weights": ()}, "for each layer"),
+        ({"thetas": (Theta(np.zeros(4)),)}, "for each layer"),
         ({"thetas": (Theta(np.zeros(4), np.ones(4)), Theta(np.zeros(3)))}, "must have .'field'."),
-        ({"units": (Gaussian(), Bernoulli())}, "must have .'field', 'precision'., got .'field'."),
+        ({"units": (Gaussian(), Bernoulli())}, "must have .'field', 'precision'."),
         ({"weights": (np.full((3, 4), np.nan),)}, "not finite"),
         ({"thetas": (Theta(np.zeros(4)), Theta(np.full(3, np.inf)))}, "not finite"),
     ],
