@@ -145,7 +145,7 @@ def test_bounds_of_the_data_and_beyond(kind):
     X = real_data(kind)
     rbm = small(visible=kind).fit(X)
     assert rbm.units_[0].bounds == (X.min(), X.max())
-    with pytest.warns(DataRangeWarning, match="from -3 to 3.*are clipped"):
+    with pytest.warns(DataRangeWarning, match="from -3 to 3.*clips"):
         clipped = rbm.transform(np.array([[-3.0, 3, 0, 0, 0, 0]]))
     assert_array_equal(clipped, rbm.transform(np.array([[X.min(), X.max(), 0, 0, 0, 0]])))
     with pytest.raises(ValueError, match=r"from .* to 9"):
