@@ -169,7 +169,8 @@ def check_range(columns, unit):
         )
         if not unit.clips:
             raise ValueError(f"{found}; scale X or use other units")
-        message = f"{found}, which are clipped; scale X (MinMaxScaler), or use visible='gaussian'"
+        remedy = "scale X (MinMaxScaler), or use visible='gaussian'"
+        message = f"{found}, and the model clips them; {remedy}"
     elif unit.values == (-1.0, 1.0) and tuple(ends) == (0, 1):
         message = (
             "X has values from 0 to 1, but spins are -1 and 1; use 2 * X - 1 or Bernoulli units"
