@@ -48,7 +48,7 @@ def test_rows_are_dense_and_of_the_dtype(make, dtype):
 @makes
 def test_values_are_clipped_with_a_warning(make):
     X = 3 * data() - 0.0
-    with pytest.warns(DataRangeWarning, match="clipped"):
+    with pytest.warns(DataRangeWarning, match="clips"):
         rows = Rows(make(X), Bernoulli(), np.dtype(np.float64))
     assert_array_equal(all_values(rows), np.minimum(X, 1)[rows.index])
     assert_array_equal(rows[POSITIONS], all_values(rows)[POSITIONS])
