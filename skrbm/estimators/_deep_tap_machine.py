@@ -208,10 +208,7 @@ class DeepTAPMachine(BaseRBM):
         self.pretraining_history_ = histories
 
     def _train_layers(self, training, rows, index, histories):
-        """Put the parameters of each layer that is trained into the machine of ``training``.
-
-        ``histories`` is a list to which that of each layer is added.
-        """
+        """Put the parameters of each trained layer into ``training``; adds to ``histories``."""
         machine, rng = training.machine, training.rng
         thetas, weights = list(machine.thetas), list(machine.weights)
         # In the order of the fit, as each row has its own samples of the layers above.

@@ -329,26 +329,13 @@ class GaussianBernoulliRBM(BaseRBM):
             options = {"n_steps": n_steps, "random_state": random_state}
             return drawn_given(self, given, init=init, **options)
         wanted = np.asarray(() if return_steps is None else return_steps)
-        if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
-            raise ValueError(f"return_steps must be a list of integers, got {return_steps!r}")
-        steps = [*map(int, wanted), n_steps]
+        is_list = wanted.ndim == 1 and (wanted.dtype.kind in "iu" or not wanted.size)
+        steps = [*map(int, wanted), n_steps] if is_list else [-1]
         if not 0 <= min(steps) <= max(steps) <= n_steps:
-            raise ValueError(f"return_steps must lie in [0, n_steps={n_steps}], got {return_steps}")
-        kept = self._run_chains(steps, recipe, init, n_samples, random_state)
-        *states, last = [recipe.coordinates.outward(kept[step]) for step in steps]
-        found = decoded(self, [last])
-        if return_steps is None:
-            return found
-        xp = namespace(last)
-        return found, xp.stack(states) if states else xp.zeros((0, *last.shape), **like(last))
-
-    def _run_chains(self, steps, recipe, init, n_samples, random_state):
-        """Return the visible values after some steps, by step, in the coordinates of training.
-
-        The last step is the end of the run. Without ``init``, chains start as in training, or with
-        a ladder at random rows of ``starts_``.
-        """
-        coordinates, phase, n_steps = recipe.coordinates, recipe.phase, steps[-1]
+            raise ValueError(
+                f"return_steps must be integers in [0, n_steps={n_steps}], got {return_steps!r}"
+            )
+        coordinates, phase = recipe.coordinates, recipe.phase
         machine = coordinates.machine_inward(self.machine_).copy()
         rng, sampler, rows = make_rng(random_state, machine.weights[0]), phase.sampler, None
         ladder = getattr(self, "ladder_", None)
@@ -359,19 +346,23 @@ class GaussianBernoulliRBM(BaseRBM):
             rows = coordinates.inward(take_rows(self.starts_, index))
         noise = phase.noise_rows(machine, rng, n_samples)
         kept = {0: noise if rows is None else rows}
-        if not n_steps:
-            return kept
-        if ladder is not None:
-            sampler = Tempering().on(machine, rng, coordinates.ladder_inward(ladder))
-        sampler.check(machine)
-        if rows is None:
-            chains = phase.chains_at(machine, sampler, noise, n_steps, rng)
-        else:
-            chains = sampler.state_at(machine, rows, rng)
 
         def keep(step, state, info):
             if step in steps:
                 kept[step] = state.layers[0]
 
-        sample(sampler, machine, chains, rng, n_steps, callback=keep)
-        return kept
+        if n_steps:
+            if ladder is not None:
+                sampler = Tempering().on(machine, rng, coordinates.ladder_inward(ladder))
+            sampler.check(machine)
+            if rows is None:
+                chains = phase.chains_at(machine, sampler, noise, n_steps, rng)
+            else:
+                chains = sampler.state_at(machine, rows, rng)
+            sample(sampler, machine, chains, rng, n_steps, callback=keep)
+        *states, last = [coordinates.outward(kept[step]) for step in steps]
+        found = decoded(self, [last])
+        if return_steps is None:
+            return found
+        xp = namespace(last)
+        return found, xp.stack(states) if states else xp.zeros((0, *last.shape), **like(last))

@@ -51,7 +51,7 @@ _MAX_LABELS = 12  # binary ones, whose values are summed over
 
 
 class LabelledRBM(RBM):
-    """Machine whose last visible columns are labels; :class:`RBMClassifier` makes and fits it."""
+    """Machine whose last visible columns are labels, which RBMClassifier fits."""
 
     labels = encoder = None
 
@@ -244,18 +244,13 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         targets = self._targets if resumes else targets_of(y, classes, unlabelled=self.unlabelled)
         n_labels, label = targets.n_outputs, targets.unit
         if targets.ndim == 2 and n_labels > _MAX_LABELS:
-            raise ValueError(
-                f"y must have at most {_MAX_LABELS} labels, got {n_labels}; ConditionalRBM takes "
-                "more"
-            )
+            raise ValueError(f"y has {n_labels} labels; of more than 12, ConditionalRBM learns")
         V = targets.encode(y)
         if not resumes:
             check_known(V)
-        n = X.shape[1]
-        parts = [(unit, range(n))]
+        n, names, parts = X.shape[1], RBM().get_params(deep=False), [(unit, range(X.shape[1]))]
         if isinstance(unit, ColumnUnits):
             parts = list(zip(unit.units, unit.columns, strict=True))
-        names = RBM().get_params(deep=False)
         params = {k: v for k, v in given.get_params(deep=False).items() if k in names}
         params["visible"] = ColumnUnits([*parts, (label, range(n, n + n_labels))])
         if self.random_state is not None:
@@ -319,7 +314,6 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         return _joined(rows[:, : self._n_encoded], V)
 
     def _by_blocks(self, function, rows):
-        """Return ``function(machine, rows)`` of blocks of rows."""
         machine = self.machine_
         parts = [
             function(machine, cast(block, machine.dtype) if not sp.issparse(block) else block)

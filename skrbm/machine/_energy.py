@@ -19,15 +19,7 @@ _BLOCK_ROWS = 1024  # rows whose free energies are computed together
 def coupling(machine: Machine, matrices: Sequence[Array], layers: Layers, power: int = 1) -> Array:
     """Return scale**power * sum_l x_{l+1}' M_l x_l for each row, in float64.
 
-    Parameters
-    ----------
-    machine : Machine
-    matrices : tuple of arrays of shape (n_units[l + 1], n_units[l])
-        M_l: the weights, or a power of each of their entries.
-    layers : sequence of arrays of shape (n_rows, n_units[l])
-        Values of all layers.
-    power : int, default=1
-        The same power of the scale.
+    ``matrices`` M_l are the weights, or the same ``power`` of each of their entries.
     """
     pairs = zip(matrices, layers[:-1], layers[1:], strict=True)
     total = sum(row_sums(matmul(below, M.T) * above) for M, below, above in pairs)
@@ -37,10 +29,9 @@ def coupling(machine: Machine, matrices: Sequence[Array], layers: Layers, power:
 def log_correction(machine: Machine, thetas: dict[int, Theta]) -> Array | None:
     """Return the log-weight that corrects sampling by proposals in each row, in float64.
 
-    Where ``sample`` of hidden units is only a proposal, a block Gibbs sweep leaves the
-    distribution of another machine invariant. This is log p(v) of the machine minus log p(v) of
-    the other one, up to a constant; None if ``sample`` of all units is exact. ``thetas`` are
-    conditional parameters of layers given their neighbours, by layer.
+    It is log p(v) minus that of the machine that block Gibbs sweeps leave invariant, up to a
+    constant; None if ``sample`` of all units is exact. ``thetas`` are conditional parameters by
+    layer.
     """
     total = None
     for l, theta in thetas.items():
@@ -108,15 +99,10 @@ def precise_free_energy(machine: Machine, X: Array) -> Array:
 
 
 def interpolate(machine0: Machine, machine1: Machine, beta: float) -> Machine:
-    """Return the machine at ``beta`` between two with the same units.
+    """Return the machine at ``beta``, from 0 to 1, between two with the same units.
 
-    Parameters
-    ----------
-    machine0, machine1 : Machine
-        Machines with the same weights, which the result shares, or with the same scale. A scale of
-        0 means no couplings.
-    beta : float
-        From 0 (``machine0``) to 1 (``machine1``).
+    They have the same weights, which the result shares, or the same scale; a scale of 0 means no
+    couplings.
     """
 
     def between(theta0: Theta, theta1: Theta) -> Theta:
@@ -150,9 +136,8 @@ def has_integral(machine: Machine) -> bool:
 
     Gaussian layers are jointly normal, with the precision matrix [[P_v, -W'], [-W, P_h]] for two
     of them, which must be positive definite; for other units this suffices, with the least
-    precision of their tails. Layer by layer, upwards, that is its Schur complement
-    P_h - W P_v^-1 W'. All rows must share the units' own precisions, which must be positive.
-    Columns with an infinite one are bounded. Units that need bounded neighbours must have them.
+    precision of their tails, which is infinite for bounded columns. Layer by layer, upwards, that
+    is the Schur complement P_h - W P_v^-1 W'. Units that need bounded neighbours must have them.
     """
     pairs = [*pairwise(machine.units), *pairwise(machine.units[::-1])]
     if not all(np.isfinite(b.bounds).all() for a, b in pairs if a.needs_bounds):

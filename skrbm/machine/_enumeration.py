@@ -32,10 +32,7 @@ def _n_configurations(machine: Machine, layers: Sequence[int]) -> int:
 
 
 def enumerable_layers(machine: Machine) -> Sequence[int] | None:
-    """Return the layers that exact sums enumerate: the even or the odd ones.
-
-    Those with fewer configurations, if all their layers are discrete; None if neither are.
-    """
+    """Return the even or the odd layers, of which all are discrete and that have fewer values."""
     halves = [range(parity, len(machine.units), 2) for parity in (0, 1)]
     finite = [half for half in halves if all(machine.units[l].is_discrete for l in half)]
     return min(finite, key=lambda half: _n_configurations(machine, half), default=None)
@@ -52,10 +49,7 @@ def _given_or_enumerable(machine: Machine, layers: Sequence[int] | None) -> Sequ
 
 
 def n_enumerated(machine: Machine) -> float:
-    """Return log2 of the number of configurations that exact sums enumerate.
-
-    For layers of binary units it is their number. It is infinite if exact sums are impossible.
-    """
+    """Return log2 of the number of configurations to enumerate, infinity if that is impossible."""
     layers = enumerable_layers(machine)
     return math.inf if layers is None else math.log2(_n_configurations(machine, layers))
 
@@ -89,10 +83,7 @@ def _normal(machine: Machine) -> tuple[np.ndarray, np.ndarray]:
 
 
 def can_enumerate(machine: Machine, max_units: int = MAX_UNITS) -> bool:
-    """Whether log Z can be summed exactly over at most 2**max_units configurations.
-
-    Normal units need no sum.
-    """
+    """Whether log Z can be summed exactly over at most 2**max_units configurations."""
     check_count("max_units", max_units, 0)
     return is_normal(machine) or n_enumerated(machine) <= max_units
 
@@ -110,21 +101,11 @@ def check_enumerable(machine: Machine, max_units: int = MAX_UNITS) -> None:
 def configurations(
     machine: Machine, layers: Sequence[int] | None = None
 ) -> Iterator[tuple[tuple[Array | None, ...], Array]]:
-    """Yield blocks of all values of some layers, with their log-weights.
+    """Yield blocks of all values of every other layer, with their log-weights in float64.
 
-    Parameters
-    ----------
-    machine : Machine
-    layers : sequence of int, default=None
-        Every other layer. Default: those of :func:`enumerable_layers`.
-
-    Yields
-    ------
-    values : tuple
-        An array of shape (n_configurations, n_units[l]) of each enumerated layer; None for the
-        layers between.
-    log_weights : array of shape (n_configurations,), float64
-        Of shape (n_rows, n_configurations), if the machine has parameters for each row.
+    Values are a tuple with an array of shape (n_configurations, n_units[l]) for each of the
+    ``layers``, by default those of :func:`enumerable_layers`, and None for the layers between.
+    Log-weights have a row for each row of the parameters, if these have rows.
     """
     layers = _given_or_enumerable(machine, layers)
     n, n_rows = _n_configurations(machine, layers), machine.n_rows or 1
@@ -161,12 +142,7 @@ def blocks_of_rows(machine: Machine, layers: Sequence[int] | None = None) -> Ite
 
 
 def log_partition(machine: Machine, layers: Sequence[int] | None = None) -> Array:
-    """Sum log Z, of each row if the machine has parameters for each row.
-
-    Returns
-    -------
-    array of shape () or (n_rows,), float64
-    """
+    """Sum log Z in float64, of each row if the machine has parameters for each row."""
     if not machine.weights:
         return machine.units[0].total_log_partition(machine.thetas[0])
     if is_normal(machine):

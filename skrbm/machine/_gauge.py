@@ -15,9 +15,7 @@ def zero_sum(machine: Machine) -> Machine:
     """Return the same distribution with parameters that sum to zero over the values of each site.
 
     Exactly one column of a categorical site is 1. So a constant added to all its fields changes
-    log Z alone, and a constant added to all its weights to a unit is a field of that unit. Of all
-    machines with this distribution, the one in this gauge has the smallest squared weights. All
-    rows must share the parameters.
+    log Z alone, and a constant added to all its weights to a unit is a field of that unit.
     """
 
     def shifted(theta: Theta, fields: Array) -> Theta:

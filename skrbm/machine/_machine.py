@@ -193,23 +193,8 @@ def coupled(
     """Return the sum of the neighbours of layer ``l``, multiplied by ``matrices``.
 
     With the weights themselves and the neighbours' values it is the input field; with their
-    squares and the neighbours' variances it is minus the precision of the TAP reaction.
-
-    Parameters
-    ----------
-    machine : Machine
-    matrices : tuple of arrays of shape (n_units[l + 1], n_units[l])
-        The weights, or a power of each of their entries.
-    l : int
-        The layer that receives.
-    layers : sequence of arrays of shape (n_rows, n_units[l])
-        None counts as zeros. Layers that are no neighbours are not read.
-    power : int, default=1
-        The same power of the scale.
-
-    Returns
-    -------
-    array of shape (n_rows, n_units[l])
+    squares and the neighbours' variances, and a ``power`` of the scale of 2, it is minus the
+    precision of the TAP reaction. ``layers`` that are None count as zeros.
     """
     total: Any = None
     if l > 0 and layers[l - 1] is not None:
@@ -247,8 +232,7 @@ def above_visible(machine: Machine) -> Machine:
 def hidden_layers(machine: Machine, field: Array) -> Machine:
     """Return the hidden layers as a machine, the first in a field for each row.
 
-    With the :func:`input_field` of visible values its distribution is that of the hidden layers
-    given these values.
+    With the :func:`input_field` of visible values it is that of the layers given these.
     """
     hidden = above_visible(machine)
     first = machine.units[1].tilt(machine.thetas[1], field)
@@ -256,11 +240,7 @@ def hidden_layers(machine: Machine, field: Array) -> Machine:
 
 
 def turned_over(machine: Machine, top: int) -> Machine:
-    """Return the layers from ``top`` down to the visible one as a machine that begins with it.
-
-    Given the values of its first layer, its distribution is that of the lower layers given layer
-    ``top``.
-    """
+    """Return the layers from ``top`` down to the visible one as a machine that begins with it."""
     return replace(
         machine,
         units=machine.units[top::-1],

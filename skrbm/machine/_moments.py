@@ -153,18 +153,10 @@ def _weighted(left: Array, right: Array, weight: Any) -> tuple[Array, Array, flo
 def data_moments(
     machine: Machine, X: Array, weights: Array | None = None, given: Theta | None = None
 ) -> Moments:
-    """Return the moments of a machine with one hidden layer whose visible values are known.
+    """Return the moments of a machine with one hidden layer whose visible values X are known.
 
-    Parameters
-    ----------
-    machine : Machine
-    X : array of shape (n_rows, n_visible)
-        Visible values.
-    weights : array of shape (n_rows,), default=None
-        Weights of the rows, used as they are: sample weights divided by their sum give a weighted
-        mean. None gives each row 1 / n_rows.
-    given : Theta, default=None
-        Parameters of the hidden units given X, if they are known already.
+    ``weights`` of rows are used as they are; None gives each row 1 / n_rows. ``given`` are the
+    parameters of the hidden units given X, if they are known already.
     """
     theta, hidden = condition(machine, X) if given is None else given, machine.units[1]
     mean, variance = hidden.moments(theta)
