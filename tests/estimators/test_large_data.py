@@ -50,6 +50,35 @@ def test_fits_from_files_arrays_and_functions_learn(Estimator, tmp_path):
         assert rbm.set_params(warm_start=True).fit(data).n_iter_ == 3 + 1 + 3
 
 
+def hdf5(X, folder, chunks):
+    h5py = pytest.importorskip("h5py", reason="h5py is optional, and reads these data")
+    return h5py.File(folder / "rows.h5", "w").create_dataset("rows", data=X, chunks=chunks)
+
+
+def zarr_array(X, folder, chunks):
+    zarr = pytest.importorskip("zarr", reason="zarr is optional, and reads these data")
+    path, options = str(folder / "rows.zarr"), {"shape": X.shape, "dtype": X.dtype}
+    array = zarr.open(path, mode="w", chunks=chunks, **options)
+    array[:] = X
+    return array
+
+
+@pytest.mark.parametrize(
+    "stored, chunks", [(hdf5, None), (hdf5, (16, 3)), (zarr_array, (16, 3))], ids=str
+)
+@pytest.mark.parametrize("Estimator", RBMS)
+def test_datasets_are_read_in_blocks(Estimator, stored, chunks, tmp_path, monkeypatch):
+    X = binary_data().astype(np.uint8)
+    data = stored(X, tmp_path, chunks)
+    # None of these is called: the dataset is never read as a whole.
+    monkeypatch.setattr(type(data), "__array__", None)
+    rbm = small(Estimator, early_stopping=True).fit(data)
+    assert_allclose(rbm.visible_means_, X.mean(axis=0), rtol=1e-6)
+    for method in METHODS:
+        assert_allclose(getattr(rbm, method)(data), getattr(rbm, method)(X), rtol=1e-6)
+    rbm.partial_fit(data)
+
+
 @pytest.mark.parametrize("Estimator", [E for E in RBMS if get_tags(E()).input_tags.sparse])
 def test_sparse_batches_are_dense_ones(Estimator, monkeypatch):
     """Bit by bit, with pools of two blocks; of some that are dense too."""

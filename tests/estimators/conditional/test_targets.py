@@ -3,55 +3,51 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from _conditional_rbm import assert_same, small
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import softmax
+from scipy.special import expit, softmax
 
-from skrbm.estimators._targets import (
-    Targets,
-    check_known,
-    check_targets,
-    initial_field,
-    known_values,
-    targets_from,
-    targets_of,
-)
-from skrbm.units import Bernoulli
+from skrbm import ConditionalRBM
+from skrbm.estimators._targets import check_targets, targets_of
 
 Y = np.array([[0, 1, 1], [1, 0, 1], [0, 0, 0], [1, 1, 0]])
-X = np.zeros((4, 2))
-WORDS = np.array(["no", "yes"])
+X = np.random.default_rng(0).standard_normal((4, 2))
+HOLES = np.array([[0, np.nan, 1], [np.nan, np.nan, np.nan], [1, 1, 0], [0, 0, 0]])
+WEIGHTS = np.array([2.0, 1.0, 3.0, 1.0])
 
 
-def checked(y, **kwargs):
-    return check_targets(y, X, "ConditionalRBM", **kwargs)
-
-
-# ------------------------------------------------------------- kinds of targets
+def as_frame(Y):
+    return pytest.importorskip("pandas").DataFrame(Y, columns=list("abc"))
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        np.asarray,
         np.ndarray.tolist,
         lambda Y: Y.astype(bool),
         lambda Y: Y.astype(np.float32),
-        lambda Y: Y.astype(np.uint8),
         lambda Y: Y.astype(object),
         sp.csr_array,
         sp.csc_matrix,
         sp.coo_array,
         lambda Y: sp.csr_array(Y.astype(bool)),
+        as_frame,
     ],
 )
 def test_outputs(make):
-    y = checked(make(Y))
-    targets = targets_of(y)
-    assert targets.ndim == 2 and targets.n_outputs == 3
-    assert_array_equal(targets.classes, [0, 1, 2])
-    V, observed = known_values(targets.encode(y), np.array([2, 0]), np.zeros(1, np.float32))
-    assert V.dtype == np.float32 and observed is None
-    assert_array_equal(V, Y[[2, 0]])
+    crbm = small().fit(X, make(Y))
+    assert_same(crbm, small().fit(X, Y))
+    assert crbm.n_outputs_ == 3
+    assert_array_equal(crbm.classes_, [0, 1, 2])
+
+
+@pytest.mark.parametrize("dtype", [object, "Int64"])
+def test_missing_outputs_of_data_frames(dtype):
+    frame = as_frame(Y).astype(dtype)
+    frame.iloc[1, 2] = None
+    expected = Y.astype(float)
+    expected[1, 2] = np.nan
+    assert_same(small().fit(X, frame), small().fit(X, expected))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +62,7 @@ def test_outputs(make):
     ],
 )
 def test_labels(labels, n_units):
-    y = checked(labels)
+    y = check_targets(labels, X, "ConditionalRBM")
     targets = targets_of(y, one_unit=True)
     V = targets.encode(y)
     assert_array_equal(targets.classes, np.unique(labels))
@@ -76,60 +72,20 @@ def test_labels(labels, n_units):
     assert_array_equal(targets.classes[index], labels)
 
 
-def test_data_frames():
-    pd = pytest.importorskip("pandas")
-    assert_array_equal(checked(pd.DataFrame(Y, columns=list("abc"))), Y)
-    missing = pd.DataFrame(Y).astype("Int64")
-    missing.iloc[1, 2] = pd.NA
-    expected = Y.astype(float)
-    expected[1, 2] = np.nan
-    assert_array_equal(checked(missing), expected)
-    assert_array_equal(checked(pd.Series(["a", "b", "a", "b"])), ["a", "b", "a", "b"])
-    assert_array_equal(checked(pd.Series([1, 2, 1, 2], dtype="category")), [1, 2, 1, 2])
+@pytest.mark.parametrize("Y", [Y, HOLES], ids=["all", "holes"])
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+def test_first_biases_of_outputs(Y, weights):
+    """The log-odds of the known ones, with half a row: each row counts by its weight."""
+    w, known = np.ones(4) if weights is None else weights, ~np.isnan(Y)
+    mean = (w @ np.nan_to_num(Y) + 0.5) / (w @ known + 1)
+    crbm = small(n_iter=0).fit(X, Y, weights)
+    assert_allclose(expit(crbm.intercept_visible_), mean, rtol=1e-12)
 
 
-def test_missing_outputs():
-    holes = np.array([[0, np.nan, 1], [np.nan, np.nan, np.nan], [1, 1, 0], [0, 0, 0]])
-    y = checked(holes)
-    V, observed = known_values(y, np.arange(4), np.zeros(1))
-    assert_array_equal(observed, ~np.isnan(holes))
-    assert_array_equal(V, np.nan_to_num(holes))
-    check_known(y)
-
-
-# ---------------------------------------------------------- starts, probabilities
-
-
-@pytest.mark.parametrize("make", [np.asarray, sp.csr_array, lambda Y: Y.astype(bool)])
-@pytest.mark.parametrize("weights", [np.ones(4), np.array([2.0, 0.5, 3.0, 1.25])])
-def test_initial_field_is_the_log_odds_with_half_a_row(make, weights):
-    """Each row counts by its weight."""
-    mean = (weights @ Y + 0.5) / (weights.sum() + 1)
-    field = initial_field(Bernoulli(), make(Y), weights)
-    assert_allclose(field, np.log(mean / (1 - mean)), rtol=1e-12)
-
-
-def test_initial_field_knows_missing_outputs_and_constant_ones():
-    holes = np.array([[0, np.nan], [1, np.nan], [1, 1.0]])
-    for weights, mean in (
-        (np.ones(3), np.array([2.5 / 4, 1.5 / 2])),
-        (np.array([2.0, 1.0, 3.0]), np.array([4.5 / 7, 3.5 / 4])),
-    ):
-        field = initial_field(Bernoulli(), holes, weights)
-        assert_allclose(field, np.log(mean / (1 - mean)), rtol=1e-12)
-    constant = np.array([[0, 1]] * 9)
-    assert np.isfinite(initial_field(Bernoulli(), constant, np.ones(9))).all()
-
-
-def test_initial_field_of_a_label():
-    targets = Targets(np.array(["a", "b", "c"]))
-    V = targets.encode(np.array(["a", "b", "a", "a"]))
-    for weights, counts in ((np.ones(4), [3.5, 1.5, 0.5]), (np.arange(4.0), [5.5, 1.5, 0.5])):
-        field = initial_field(targets.unit, V, weights)
-        assert_allclose(softmax(field), np.array(counts) / np.sum(counts), rtol=1e-12)
-
-
-# ------------------------------------------------------------------------ refused
+def test_first_biases_of_a_label():
+    """As of half a row for each class."""
+    crbm = small(n_iter=0).fit(X, ["a", "b", "a", "c"], WEIGHTS)
+    assert_allclose(softmax(crbm.intercept_visible_), [5.5 / 8.5, 1.5 / 8.5, 1.5 / 8.5], rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +102,7 @@ def test_initial_field_of_a_label():
         np.where(Y, np.inf, 0),
         Y[:, :0],
         Y[:, :, None],
-        np.array(WORDS)[Y],
+        np.array(["no", "yes"])[Y],
         np.array([0.5, 1.25, 3.1, 2.2]),
         Y * 1j,
         ["a", None, "a", None],
@@ -156,25 +112,26 @@ def test_initial_field_of_a_label():
 )
 def test_bad_targets(y):
     with pytest.raises(ValueError, match=r"y|dim|label|samples"):
-        checked(y)
+        small().fit(X, y)
 
 
 def test_classes_that_are_named():
-    y = np.array([3, 1])
-    targets = targets_of(y, classes=[5, 3, 1])
-    assert_array_equal(targets.classes, [1, 3, 5])
-    assert_array_equal(targets.encode(y), [[0, 1, 0], [1, 0, 0]])
+    crbm = small().partial_fit(X, [3, 1, 3, 1], classes=[5, 3, 1])
+    assert_array_equal(crbm.classes_, [1, 3, 5])
     with pytest.raises(ValueError, match="classes"):
-        targets_of(y, classes=[3, 5])
+        crbm.partial_fit(X, [0, 2, 9, 3])
     with pytest.raises(ValueError, match="classes"):
-        targets.encode(np.array([0, 2, 9, 3]))
+        small().partial_fit(X, [3, 1, 3, 1], classes=[3, 5])
 
 
 def test_targets_of_parameters():
-    assert targets_from(None, 3).ndim == 2
-    assert_array_equal(targets_from(None, 1).classes, [0, 1])
-    assert targets_from(WORDS, 1).n_outputs == 1
-    assert targets_from(["a", "b", "c"], 3).n_outputs == 3
+    def made(classes, n):
+        return ConditionalRBM.from_parameters(np.ones((2, n)), np.ones((n, 4)), classes=classes)
+
+    assert made(None, 3).predict(np.ones((5, 4))).shape == (5, 3)
+    assert_array_equal(made(None, 1).classes_, [0, 1])
+    assert made(["no", "yes"], 1).n_outputs_ == 1
+    assert made(["a", "b", "c"], 3).predict(np.ones((5, 4))).shape == (5,)
     for classes, n in ((["a", "b"], 3), (["a", "b", "c"], 1), (["b", "a", "c"], 3), ([1, 1, 2], 3)):
         with pytest.raises(ValueError, match="classes must be"):
-            targets_from(classes, n)
+            made(classes, n)
