@@ -146,21 +146,14 @@ def test_sample_has_the_law_of_the_machine(sizes):
     assert stats.chisquare(counts, 20_000 * expected).pvalue > LEVEL
 
 
-def test_impute_gives_conditional_means():
+def test_conditional_and_posterior_means():
     """Weights of 0.3, where TAP's own error is below 0.005."""
-    machine = known((3, 2))
-    x = np.array([1.0, np.nan, 0, np.nan])
+    machine, x = known((3, 2)), np.array([1.0, np.nan, 0, np.nan])
     filled = machine.impute(x[None])[0]
-    exact = Exact(machine.machine_, observed=x)
-    assert_allclose(filled, exact.mean(0), atol=0.005)
+    assert_allclose(filled, Exact(machine.machine_, observed=x).mean(0), atol=0.005)
     assert (filled[0], filled[2]) == (1, 0)
-
-
-def test_denoise_gives_posterior_means():
-    """Weights of 0.3, where TAP's own error is below 0.005."""
-    machine, y, p = known((3, 2)), np.array([1.0, 0, 0, 1]), 0.1
-    log_odds = np.log((1 - p) / p) * (2 * y - 1)
-    posterior = machine.machine_.tilted(0, log_odds)
+    y, p = np.array([1.0, 0, 0, 1]), 0.1
+    posterior = machine.machine_.tilted(0, np.log((1 - p) / p) * (2 * y - 1))
     cleaned = machine.denoise(y[None], flip_probability=p)[0]
     assert_allclose(cleaned, Exact(posterior).mean(0), atol=0.005)
     assert np.abs(cleaned - Exact(machine.machine_).mean(0)).max() > 0.1

@@ -173,7 +173,7 @@ def test_grow(X, step):
 
 def test_truncate(X):
     fw = small(max_components=5, early_stopping=False, inference="exact").fit(X)
-    assert fw.n_components_ == 5
+    assert fw.n_components_ == 5 and fw.stop_reason_ == "max_components"
     one, last = fw.truncate(2), fw.components_.copy()
     assert (one.n_components_, fw.n_components_) == (2, 5)
     assert_allclose(one.score_samples(X), law(one, X), rtol=1e-6)

@@ -101,39 +101,6 @@ def test_early_stopping_records_what_it_watches(RBM, monkeypatch):
         assert_allclose(rbm.history_[name], [log_likelihoods(rbm, part).mean()], rtol=1e-9)
 
 
-def script_of_scores(monkeypatch, values):
-    """Let the monitor see given values instead of measured ones; returns the machines seen."""
-    machines, original = [], LikelihoodMonitor.measure
-
-    def measure(self, machine, state):
-        measured = original(self, machine, state)
-        self.value = measured["score"] = values[len(machines)]
-        machines.append(machine.copy())
-        return measured
-
-    monkeypatch.setattr(LikelihoodMonitor, "measure", measure)
-    return machines
-
-
-@binary
-@pytest.mark.parametrize(
-    "values, n_epochs, best",
-    [
-        # A score is bad unless it rises by tol = 0.5: epochs 3, 4, 5 are.
-        ([-9, -5, -4.9, -4.8, -4.7, -1, 0], 5, 2),
-        ([-9, -5, -6, -6, -4, -4, -4, -4, -1], 8, 5),
-    ],
-)
-def test_early_stopping_restores_the_last_good_parameters(RBM, monkeypatch, values, n_epochs, best):
-    machines = script_of_scores(monkeypatch, values)
-    rbm = small(RBM, n_iter=20, early_stopping=EarlyStopping(patience=3, tol=0.5))
-    rbm.fit(binary_data())
-    assert rbm.n_iter_ == len(rbm.history_["epoch"]) == len(machines) == n_epochs
-    assert_array_equal(rbm.components_, machines[best - 1].weights[0])
-    assert_array_equal(rbm.intercept_visible_, machines[best - 1].thetas[0].field)
-    assert not np.array_equal(rbm.components_, machines[-1].weights[0])
-
-
 @pytest.mark.law
 @binary
 def test_early_stopping_stops_before_overfitting(RBM, monkeypatch):

@@ -1,7 +1,5 @@
 """Frank-Wolfe on small machines, where all expectations are sums over configurations."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from _fractional import all_rows, unnormalised
@@ -10,7 +8,7 @@ from scipy.special import expit, logsumexp
 
 from skrbm.arrays import make_rng
 from skrbm.estimators.frank_wolfe import _growth
-from skrbm.estimators.frank_wolfe._growth import Growth, GrowthMonitor, Line
+from skrbm.estimators.frank_wolfe._growth import Growth, Line
 from skrbm.estimators.frank_wolfe._mixture import Mixture
 from skrbm.estimators.frank_wolfe._samples import Data, ExactModel, SampledModel, WeightedRows
 from skrbm.inference import Gibbs
@@ -230,65 +228,3 @@ def test_annealing_finds_all_modes_and_log_z():
     assert exact.sum() > 0.99
     found = np.bincount(np.argmax(model.visible @ W.T, axis=1), minlength=3) / 2000
     assert_allclose(found, exact, atol=0.18)
-
-
-# ------------------------------------------------------------------------ when growth stops
-
-NUMBERS = {"duality_gap": 1.0, "score": -5.0, "validation_score": -6.0, "free_energy_gap": 1.0}
-
-
-def row(reason="inserted", **numbers):
-    return {"reason": reason, "n_components": 1, **NUMBERS, **numbers}
-
-
-def monitor_of(criterion, max_units, patience, margin, tol=None):
-    grown = SimpleNamespace(total=tol, tol=tol, scores=row, mixture=Mixture((), (), ()))
-    return GrowthMonitor(criterion, grown, max_units, patience, margin)
-
-
-def course(monitor, rows):
-    """The numbers of the rows whose machines are kept, and why to stop after the last one."""
-    kept = []
-    for number, numbers in enumerate(rows):
-        assert monitor.reason is None
-        monitor.kept = None
-        monitor.measure(number, numbers)
-        assert monitor.stop() is (monitor.reason is not None)
-        monitor.keep(number, numbers)
-        if monitor.kept is not None:
-            kept.append(monitor.kept[0])
-    return kept, monitor.reason
-
-
-def test_held_out_samples_stop_it():
-    """A gain below the margin is a bad step; the machines that gained more are kept."""
-    monitor = monitor_of(True, 9, 2, 0.1)
-    rows = [row(validation_score=score) for score in (-5.5, -5.45, -5.0, -5.0, -5.2)]
-    assert course(monitor, rows) == ([0, 2], "validation")
-
-
-def test_the_free_energy_gap_stops_it():
-    """With a margin of -1 the gap may widen by one nat."""
-    monitor = monitor_of("free_energy_gap", 9, 1, -1.0)
-    rows = [row(free_energy_gap=gap) for gap in (1.9, 2.1)]
-    assert course(monitor, rows) == ([0], "validation")
-
-
-def test_without_held_out_samples_all_but_refused_steps_are_kept():
-    monitor = monitor_of(False, 9, 2, 0.1)
-    rows = [row(reason) for reason in ("inserted", "refused", "shrunk", "refused", "refused")]
-    assert course(monitor, rows) == ([0, 2], "refused")
-
-
-def test_what_else_stops_it():
-    def made():
-        return monitor_of(False, 2, 5, 0.1, tol=0.01)
-
-    assert course(made(), [row(), row(duality_gap=0.01)])[1] == "duality gap"
-    assert course(made(), [row(duality_gap=np.nan)])[1] is None
-    assert course(made(), [row("no unit")])[1] == "no unit"
-    assert course(made(), [row(n_components=2)])[1] == "max_components"
-    # 100 steps, and four for each unit that may be
-    assert course(made(), [row("shrunk")] * 107)[1] is None
-    assert course(made(), [row("shrunk")] * 108)[1] == "max_steps"
-    assert (made().limit(1), made().limit(2)) == (None, "max_components")
