@@ -66,19 +66,6 @@ def test_a_loaded_estimator_is_the_saved_one(name, tmp_path):
     assert os.listdir(tmp_path) == ["machine"]
 
 
-@pytest.mark.arrays
-def test_tensors_come_back_as_tensors(tmp_path):
-    torch = pytest.importorskip("torch")
-    T = torch.asarray(X)
-    saved = small(RBM).fit(T)
-    save(saved, tmp_path / "machine")
-    loaded = load(tmp_path / "machine")
-    assert isinstance(loaded.components_, torch.Tensor)
-    for estimator in (saved, loaded):
-        estimator.partial_fit(T)
-    assert torch.equal(saved.components_, loaded.components_)
-
-
 @pytest.mark.parametrize(
     "estimator, message",
     [
