@@ -66,17 +66,17 @@ def _objects(values):
 
 
 def codes_of(categories, column):
-    """Return the code of each value of a column, -1 where missing, and the unknown values."""
-    missing = missing_values(column)
-    codes, values = np.full(len(column), -1, dtype=np.int32), column[~missing]
+    """Return the code of each value of a column, -1 where missing, and which are unknown."""
+    known = ~missing_values(column)
+    codes, values = np.full(len(column), -1, dtype=np.int32), column[known]
     code = {value: i for i, value in enumerate(categories.tolist())}
     if values.dtype.kind == "O":
         found = np.array([code.get(value, -1) for value in values], dtype=np.int32)
     else:
         distinct, inverse = np.unique(values, return_inverse=True)
         found = np.array([code.get(v, -1) for v in distinct.tolist()], dtype=np.int32)[inverse]
-    codes[~missing] = found
-    return codes, values[found < 0]
+    codes[known] = found
+    return codes, known & (codes < 0)
 
 
 def report_unknown(unknown, handle_unknown):

@@ -5,7 +5,7 @@ A column has a ``name``, the ``dtype`` of the user's column, a ``kind``, the ``u
 where missing, and the labels that are unknown; ``decode(rows, drawn)`` returns values of rows of
 the unit, or of their means; ``log_unseen(column, n)`` returns what is added to log-probabilities
 for values that are not encoded as they are, after a fit to n rows. Real and spiked ones have
-``log_volume(rows)``: by how much log-densities of values exceed those of encoded rows.
+instead ``log_volume(rows)``: by how much log-densities of values exceed those of encoded rows.
 ``is_named`` tells labels from numbers, ``is_bounded`` numbers of a bounded unit, and
 ``is_site`` columns that are encoded as one column for each value, by codes, -1 where missing.
 """
@@ -73,11 +73,10 @@ class NamedColumn:
 
     def encode(self, column):
         codes, unknown = codes_of(self.values, column)
-        return codes if self.is_site else np.where(codes < 0, np.nan, codes), unknown
+        return codes if self.is_site else np.where(codes < 0, np.nan, codes), column[unknown]
 
     def log_unseen(self, column, n):
-        unknown = (codes_of(self.values, column)[0] < 0) & ~missing_values(column)
-        return np.where(unknown, -np.log1p(n), 0.0)
+        return -np.log1p(n) * codes_of(self.values, column)[1]
 
     def decode(self, rows, drawn=False):
         if self.is_site:
@@ -178,10 +177,12 @@ class NumberColumn:
         """
         numbers = self._numbers(column)
         held = self._held(numbers)
-        far = np.log1p(np.nan_to_num(np.abs(numbers - held)) / self.deviation)
-        found = np.where(far > 0, -np.log1p(n) - far - far**2 / 2, 0.0)
+        apart, found = np.abs(numbers - held) / self.deviation, np.zeros(len(numbers))
+        far = np.log1p(apart[apart > 0])
+        found[apart > 0] = -np.log1p(n) - far - far**2 / 2
         if self._is_half_line:
-            found -= np.log1p(np.maximum(np.nan_to_num(held) - self.upper, 0.0) / self.deviation)
+            beyond = (held - self.upper) / self.deviation
+            found[beyond > 0] -= np.log1p(beyond[beyond > 0])
         return found
 
     def _numbers(self, column):
@@ -193,7 +194,7 @@ class NumberColumn:
 
     def _held(self, numbers):
         """Return the nearest numbers that the unit has."""
-        ends = (self.lower, self.upper) if self.is_bounded else self.unit.bounds
+        ends = (self.lower, self.upper) if self.is_bounded else (0.0, np.inf)
         return np.clip(np.rint(numbers) if self._is_whole else numbers, *ends)
 
     def decode(self, rows, drawn=False):

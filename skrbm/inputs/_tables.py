@@ -201,7 +201,8 @@ class TableEncoder:
         """
         total = np.zeros(len(columns[0]))
         for column, values in zip(self.table, columns, strict=True):
-            if not (column.is_named and self.handle_unknown == "ignore"):
+            is_ignored = column.is_named and self.handle_unknown == "ignore"
+            if not (is_ignored or isinstance(column, RealColumn | SpikedColumn)):
                 total += column.log_unseen(values, self.n_rows)
         return total
 
