@@ -85,7 +85,7 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
     estimator : RBM, TabularRBM, CategoricalRBM or None, default=None
         Sets the number of hidden units, the inference, the learning rate and so on. Its
         ``visible`` units are those of the features, or its encoding if it takes tables. None is
-        ``TabularRBM()`` for a DataFrame with columns that are not numbers, and else ``RBM()``, of
+        ``TabularRBM()`` for tables with columns that are not numbers, and else ``RBM()``, of
         binary units or, if X has values outside of [0, 1], of Gaussian ones.
     unlabelled : object, default=None
         Value of y that marks a row without a label, beside NaN and None, such as -1.

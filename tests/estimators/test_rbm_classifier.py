@@ -227,6 +227,8 @@ def test_mixed_tables(estimator):
     assert model.predict(X.assign(age=None).head(3)).shape == (3,)
     drawn, labels = model.sample(50, y=True, random_state=0)
     assert list(drawn) == list(X) and set(drawn["town"]) <= set(town) and labels.all()
+    as_array = RBMClassifier(estimator, random_state=0).fit(X.to_numpy(dtype=object), y)
+    assert_array_equal(as_array.predict(X.to_numpy(dtype=object)), model.predict(X))
 
 
 @pytest.mark.parametrize(
