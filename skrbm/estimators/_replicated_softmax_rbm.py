@@ -16,7 +16,7 @@ from ..evaluation._lengths import length_partitions
 from ..exceptions import LikelihoodWarning
 from ..inference import Gibbs, draw_visible, last_visible, method_names, resolve
 from ..inputs import check_rows, machine_from
-from ..learning import CHAINS, CountParameters
+from ..learning import CountedPhase, CountParameters, DataPhase
 from ..machine import conditional, in_double, precise_free_energy
 from ..units import Bernoulli, Multinomial
 from ._base import BaseRBM
@@ -24,7 +24,7 @@ from ._encoded import by_blocks, decoded, rows_to_start
 from ._layouts import Counts
 from ._log_partition import kept_with_parameters
 from ._recipe import Recipe
-from ._shared import optimizer_of, shares_parameters
+from ._shared import N_ITER_OR_AUTO, optimizer_of, shares_parameters
 
 _PER_WORD = 0.01  # standard error of log Z, in nats, that is a percent of the perplexity
 
@@ -47,8 +47,9 @@ class ReplicatedSoftmaxRBM(BaseRBM):
     n_components : int, default=50
         Number of binary hidden units.
     inference : {"gibbs", "pcd", "cd"} or Gibbs, default="gibbs"
-        Block Gibbs sampling, with persistent chains or with chains that start at the batch of data;
-        or an object such as ``Gibbs(n_steps=5, n_chains=200)``.
+        Block Gibbs sampling. Persistent chains ("gibbs" or "pcd") exchange their hidden units with
+        chains of other lengths; those of "cd" start at the batch of data. Or an object such as
+        ``Gibbs(n_steps=5, n_chains=200)``.
     {optimizer}
         A name stands for one with ``alpha=0.0`` and ``schedule="linear"``. Penalties that make
         zeros do not apply.
@@ -56,7 +57,9 @@ class ReplicatedSoftmaxRBM(BaseRBM):
     batch_size : int, default=100
         Largest number of documents of a mini-batch, and number of Gibbs chains, of which there
         are no more than rows given to ``fit``.
-    {n_iter = 40}
+    n_iter : int or "auto", default="auto"
+        Number of epochs. "auto" is 40, or more for few documents: with an automatic step length, as
+        many as make 1000 steps.
     {warm_start}
     {verbose}
     {random_state}
@@ -104,6 +107,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
 
     _parameter_constraints: ClassVar[dict] = {
         "inference": [StrOptions(set(method_names(Gibbs))), Gibbs],
+        "n_iter": N_ITER_OR_AUTO,
     }
     init, early_stopping, _layout = "random", False, Counts()
     _has_lengths, _takes_missing = True, False
@@ -117,7 +121,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         optimizer="sgd",
         learning_rate="auto",
         batch_size=100,
-        n_iter=40,
+        n_iter="auto",
         warm_start=False,
         verbose=0,
         random_state=None,
@@ -150,8 +154,8 @@ class ReplicatedSoftmaxRBM(BaseRBM):
             )
         if optimizer.makes_zeros:
             raise ValueError(f"weights of counts have no zeros: set penalty='l2' in {optimizer}")
-        phase = CHAINS[sampler.start or "persistent"](sampler)
-        return Recipe(phase, optimizer, CountParameters())
+        phase = DataPhase if sampler.start == "data" else CountedPhase
+        return Recipe(phase(sampler), optimizer, CountParameters())
 
     # ------------------------------------------------------------------- the fitted machine
 

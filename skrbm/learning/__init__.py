@@ -11,6 +11,7 @@ from ._chains import (
     NoisePhase,
     remaining,
 )
+from ._counted import CountedPhase
 from ._early_stopping import EarlyStopping
 from ._fixed_points import STARTS, DeepPhase, FixedPointPhase
 from ._labels import LabelColumns
