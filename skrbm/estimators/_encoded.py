@@ -103,7 +103,18 @@ def _encoded_blocks(estimator, source, reset, missing):
     """
     place = None if reset else estimator.machine_.weights[0]
     if reset and not source.is_read_once and estimator._new_encoder().finds_values:
-        estimator._encoder, reset = _of_ranks(*_encoder_of_blocks(estimator, source)), False
+        encoder, n_columns = None, 0
+
+        def describe(block):
+            nonlocal encoder, n_columns
+            columns = columns_of(estimator, block, reset=encoder is None)
+            found, n_columns = estimator._new_encoder().fit(block, columns), len(columns)
+            encoder = found if encoder is None else encoder.joined([encoder, found])
+            return columns[0]
+
+        for _ in CheckedBlocks(source, describe):
+            pass
+        estimator._encoder, reset = _of_ranks(encoder, n_columns), False
         estimator._encoder.finish()
 
     def check(block):
@@ -116,21 +127,6 @@ def _encoded_blocks(estimator, source, reset, missing):
         return _encoded_columns(estimator._encoder, columns, like, missing, sparse=False)
 
     return CheckedBlocks(source, check)
-
-
-def _encoder_of_blocks(estimator, source):
-    encoder, n_columns = None, 0
-
-    def describe(block):
-        nonlocal encoder, n_columns
-        columns = columns_of(estimator, block, reset=encoder is None)
-        found, n_columns = estimator._new_encoder().fit(block, columns), len(columns)
-        encoder = found if encoder is None else encoder.joined([encoder, found])
-        return columns[0]
-
-    for _ in CheckedBlocks(source, describe):
-        pass
-    return encoder, n_columns
 
 
 def blocks_of(estimator, X):

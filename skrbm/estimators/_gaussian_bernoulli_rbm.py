@@ -1,6 +1,12 @@
-"""Machine with Gaussian visible and binary hidden units, trained with chains from noise."""
+"""Machine with Gaussian visible and binary hidden units, trained with chains from noise.
+
+Its parameters are those of Eq. 1 of Liao et al. (2022): components C, intercepts b of the hidden
+units, means mu and variances of the visible ones. The machine has the weights C / variances, the
+fields mu / variances and the precisions 1 / variances.
+"""
 
 import math
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -21,24 +27,121 @@ from ..arrays import (
 )
 from ..evaluation import Density
 from ..inference import SAMPLERS, Sampler, Tempering, resolve, sample
-from ..inputs import Coordinates, varies
-from ..learning import CHAINS, GRADIENTS, Noise
-from ..units import Bernoulli, Gaussian
+from ..inputs import Coordinates, filled, machine_from, varies
+from ..learning import CHAINS, GRADIENTS, ArrayGradient, NaturalParameters, Noise
+from ..machine import Machine
+from ..units import Bernoulli, Gaussian, Theta
 from ._base import BaseRBM
 from ._encoded import decoded, rows_to_start
-from ._means_and_variances import (
-    PARAMETERS,
-    MeansAndVariances,
-    MeanVariance,
-    first_machine,
-    machine_of,
-    parameters_from,
-)
 from ._posterior import drawn_given
 from ._recipe import Recipe, machine_of_init
 from ._shared import optimizer_of, shares_parameters
 
 _N_STEPS = 20  # of a sampler given by its name
+_SOME = 1000  # rows from which the first means of hidden units are estimated
+_MAX_LOG_VARIANCE = 80.0  # largest log-variance, within the range of float32
+_NOISE = 0.3  # noise in the first components, as a fraction of the columns' deviations
+PARAMETERS = ("components_", "intercept_hidden_", "intercept_visible_", "variances_")
+
+
+def machine_of(components, intercept_hidden, intercept_visible, variances):
+    """Return the machine with the parameters of Eq. 1."""
+    precision = 1 / variances
+    thetas = Theta(intercept_visible * precision, precision), Theta(intercept_hidden)
+    return Machine((Gaussian(), Bernoulli()), thetas, (components * precision,))
+
+
+def parameters_of(machine):
+    """Return the parameters of Eq. 1 of a machine."""
+    own, hidden = machine.thetas
+    components = machine.weights[0] / own.precision
+    return components, hidden.field, own.field / own.precision, 1 / own.precision
+
+
+class MeansAndVariances:
+    """The parameters of Eq. 1 as attributes, as :class:`OneLayer` has those of others."""
+
+    def attributes(self, machine):
+        named = zip(PARAMETERS, parameters_of(machine), strict=True)
+        return {"units_": machine.units, **dict(named)}
+
+    def machine(self, estimator):
+        return machine_of(*(getattr(estimator, name) for name in PARAMETERS))
+
+
+def parameters_from(components, intercept_hidden=None, intercept_visible=None, variances=None):
+    """Return checked parameters of Eq. 1, of arrays or of a fitted estimator."""
+    units = Gaussian(), Bernoulli()
+    if hasattr(components, "fit") and not hasattr(components, "variances_"):
+        if np.ndim(getattr(components, "precision_visible_", None)) == 2:
+            raise ValueError("a machine with covariance='full' has no variances to start from")
+        return parameters_of(machine_from(components, None, None, units))
+    parts = components, intercept_hidden, intercept_visible, variances
+    if hasattr(components, "fit"):
+        parts = [getattr(components, name) for name in PARAMETERS]
+    given = {} if parts[3] is None else {"precision_visible": parts[3]}
+    try:
+        found = machine_from(*parts[:3], units, **given)
+    except ValueError as error:
+        raise ValueError(str(error).replace("precision_visible", "variances")) from error
+    parts = (
+        found.weights[0],
+        found.thetas[1].field,
+        found.thetas[0].field,
+        found.thetas[0].precision,
+    )
+    with np.errstate(over="ignore"):
+        if not is_finite(1 / parts[3]) or not machine_of(*parts).is_finite():
+            raise ValueError(f"variances are too small for {found.dtype}; scale the data")
+    return parts
+
+
+@dataclass(frozen=True)
+class MeanVariance(NaturalParameters):
+    """Learning of the means and log-variances of Gaussian visible units.
+
+    The parameters are C, mu, log sigma**2 and those of the hidden units. Their gradients (Eqs.
+    14-17 of Liao et al. 2022) follow from the moments by the chain rule. The penalty is on C.
+    """
+
+    is_natural = False
+
+    min_variance: float = 1e-6  # lower bound
+
+    def precisions(self, machine):
+        return []
+
+    def of(self, machine):
+        """Return C, mu, log sigma**2 and the parameters of the hidden units."""
+        theta = machine.thetas[0]
+        mean, log = theta.field / theta.precision, namespace(theta.field).log
+        hidden = (part for part in machine.thetas[1] if part is not None)
+        return machine.weights[0] / theta.precision, mean, -log(theta.precision), *hidden
+
+    def gradient(self, machine, moments):
+        """Return the gradient of the log-likelihood by these parameters."""
+        (W,), precision = machine.weights, machine.thetas[0].precision
+        visible, hidden = (moments.statistics(unit, l) for l, unit in enumerate(machine.units))
+        xp = namespace(W)
+        pair = moments.add_pair(machine, 0, xp.zeros_like(W), 1.0)
+        spread = (machine.thetas[0].field * visible.field + precision * visible.precision) * -1.0
+        spread = spread - xp.sum(W * pair, axis=0)
+        hidden = (part for part in hidden if part is not None)
+        return ArrayGradient((pair * precision, visible.field * precision, spread, *hidden), 1)
+
+    def machine(self, machine, parameters):
+        """Return the machine with other parameters."""
+        components, mean, log_variance, *hidden = parameters
+        xp = namespace(components)
+        precision = xp.exp(-xp.clip(log_variance, math.log(self.min_variance), _MAX_LOG_VARIANCE))
+        hidden = iter(hidden)
+        theta = machine.thetas[1].map(lambda part: next(hidden))
+        own = machine.thetas[0]._replace(field=mean * precision, precision=precision)
+        thetas = (own, machine.units[1].project(theta))
+        return replace(machine, thetas=thetas, weights=(components * precision,))
+
+    def fixed(self, machine):
+        return machine
 
 
 @shares_parameters
@@ -206,11 +309,24 @@ class GaussianBernoulliRBM(BaseRBM):
         return Recipe(phase, optimizer_of(self), parameters, coordinates, noise=(mean, scale))
 
     def _first_machine(self, rows, rng, recipe):
-        n, n_hidden = rows.X.shape[1], int(self.n_components)
-        scale = 1 / math.sqrt(n + n_hidden)
+        # Components are differences of rows and the mean, plus some noise that separates units with
+        # the same row. Each hidden unit is on with probability 1/2 halfway from the mean to its
+        # row: with all thresholds at the mean, the first density would be symmetric about it, a
+        # saddle that training takes long to leave. The means of the machine are near those of data.
+        (n_hidden, n), (mean, deviation) = (
+            (int(self.n_components), rows.X.shape[1]),
+            recipe.phase.noise,
+        )
         some, _ = rows.batch(rows.drawn(n_hidden, rng))
-        noise = rng.normal((n_hidden, n))
-        machine = first_machine(some, noise, scale, *recipe.phase.noise)
+        noise, xp = rng.normal((n_hidden, n)), namespace(some)
+        variance = filled(deviation, mean) ** 2
+        components = 1 / math.sqrt(n + n_hidden) * (some - mean + _NOISE * deviation * noise)
+        weights = components / variance
+        hidden = Theta(-0.5 * xp.sum(weights * (some + mean), axis=1))
+        some = some[: min(_SOME, n_hidden), :]
+        active = xp.mean(Bernoulli().mean(Theta(some @ weights.T + hidden.field)), axis=0)
+        own = Theta((mean - active @ components) / variance, 1 / variance)
+        machine = Machine((Gaussian(), Bernoulli()), (own, hidden), (weights,))
         if isinstance(self.init, str):
             return machine
         machine = recipe.coordinates.machine_outward(machine)

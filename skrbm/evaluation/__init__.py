@@ -9,8 +9,7 @@ from ._density import Density
 from ._diagnose import Diagnosis, diagnose
 from ._log_partition import Bracket, bracket, log_partition, reverse_log_partition
 from ._pseudo_likelihood import pseudo_log_likelihood
-from ._solutions import Solutions, solutions
-from ._tree import SolutionTree, solution_tree
+from ._solutions import Solutions, SolutionTree, solution_tree, solutions
 
 __all__ = [
     "AIS",

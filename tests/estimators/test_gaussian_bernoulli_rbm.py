@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 
 from skrbm import RBM, TAPRBM, GaussianBernoulliRBM
-from skrbm.estimators._means_and_variances import MeanVariance
+from skrbm.estimators._gaussian_bernoulli_rbm import MeanVariance
 from skrbm.inference import Gibbs, GibbsLangevin, Langevin
 from skrbm.learning import CHAINS, SGD
 from skrbm.machine import Block, Moments, data_moments
