@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.linalg import block_diag
 
-from skrbm.evaluation import _tree, solution_tree, solutions
+from skrbm.evaluation import _solutions, solution_tree, solutions
 from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Theta
 
@@ -49,6 +49,6 @@ def test_rows_that_do_not_converge_are_in_no_branch(monkeypatch):
     def solved(model, method, starts, unique_tol):
         return SimpleNamespace(labels=np.array(next(labels)), visible_means=None)
 
-    monkeypatch.setattr(_tree, "solutions", solved)
+    monkeypatch.setattr(_solutions, "solutions", solved)
     tree = solution_tree([None, None], CORNERS[:4])
     assert_array_equal(tree.labels, [[1, -1, 0, -1], [0, -1, 1, 2]])

@@ -123,14 +123,6 @@ def test_joint_decisions_given_some_outputs(dtype):
     assert_array_equal(crbm.impute(X, holes), expected)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_joint_decisions_of_a_label(n_classes):
-    unit = Categorical() if n_classes > 2 else None
-    machine = random_machine(1, (n_classes if n_classes > 2 else 1, 4, 2), unit=unit)
-    crbm, X = fitted(machine, WORDS[:n_classes], decision="joint"), features(machine, n=20)
-    assert_array_equal(crbm.predict(X), WORDS[np.argmax(crbm.predict_proba(X), axis=1)])
-
-
 def test_joint_decisions_of_many_outputs():
     """Mixed-product, exact where each hidden unit has one neighbour; damped as its method is."""
     machine = random_machine(2, (15, 3, 2), leaves)
@@ -234,18 +226,6 @@ def test_impute_is_the_prediction_given_what_is_known(objective):
         sums = Sums(machine, x, y)
         rules = {"likelihood": sums.mean() > 0.5, "margin": sums.best()[1]}
         assert_array_equal(row, rules.get(objective, sums.best()[0]))
-
-
-@every
-def test_impute_after_every_objective(objective, inference):
-    X, Y = data()
-    holes = holes_in(Y.astype(float))
-    crbm = small(objective=objective, inference=inference).fit(X, holes)
-    filled = crbm.impute(X, holes)
-    assert_array_equal(filled[~np.isnan(holes)], holes[~np.isnan(holes)])
-    assert_array_equal(crbm.impute(X, np.full(Y.shape, np.nan)), crbm.predict(X))
-    assert_array_equal(crbm.impute(X, Y), Y)
-    assert_array_equal(crbm.impute(X, sp.csr_array(Y)), Y)
 
 
 # ------------------------------------------------------- parameters from elsewhere

@@ -1,25 +1,40 @@
 """ConditionalRBM: how it learns, and where it starts."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from _conditional_machines import log_likelihood
 from _conditional_rbm import (
     OBJECTIVES,
-    WORDS,
+    Batches,
     assert_same,
     data,
     every,
+    holes_in,
     labels,
+    numbered,
+    recorded,
     small,
     values,
 )
+from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LogisticRegression
 from sklearn.multioutput import MultiOutputClassifier
 
 from skrbm import ConditionalRBM
+from skrbm.arrays import to_numpy
+from skrbm.estimators._targets import check_targets, targets_of
+from skrbm.estimators.conditional._learner import (
+    ErrorMonitor,
+    LabelledRows,
+)
+from skrbm.estimators.conditional._machine import PARAMETERS
+from skrbm.estimators.conditional._objectives import decision_of, make_objective
+from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, BeliefPropagation, NaiveMeanField
-from skrbm.learning import SGD, Adam
+from skrbm.learning import SGD, Adam, EarlyStopping
 
 
 @pytest.mark.law
@@ -138,22 +153,6 @@ def test_warm_start_continues(objective, inference, momentum):
     assert_same(one, cold)
 
 
-@every
-def test_partial_fit_continues(objective, inference):
-    X, Y = data()
-    params = {"objective": objective, "inference": inference}
-    one = small(n_iter=2, **params).fit(X, Y)
-    other = small(n_iter=1, **params).fit(X, Y)
-    assert other.partial_fit(X, Y) is other
-    assert_same(one, other)
-    fresh = small(**params).partial_fit(X, Y).partial_fit(X[:5], Y[:5])
-    assert fresh.n_iter_ == 2 and fresh.n_sweeps_ == 9
-    if inference != "tap":
-        label = small(**params).partial_fit(X[:2], labels(Y)[:2], classes=WORDS[::-1])
-        assert_array_equal(label.classes_, WORDS)
-        assert label.partial_fit(X, labels(Y), classes=WORDS).predict_proba(X).shape == (60, 3)
-
-
 OBJECTS = {"bp": BeliefPropagation, "mean_field": NaiveMeanField, "tap": TAP}
 
 
@@ -188,3 +187,137 @@ def test_fitted_init():
     crbm = small(init=logistic, n_iter=0).fit(X.astype(np.float32), Y)
     assert crbm.components_.dtype == np.float32 and crbm.components_.any()
     assert_allclose(crbm.coef_visible_, logistic.coef_visible_, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "kind, decision, weighted",
+    [("outputs", None, True), ("holes", None, False), ("label", "joint", True)],
+)
+def test_validation_error(kind, decision, weighted):
+    """The fraction of known outputs that are wrong, or of labels, of rows that count by weight.
+
+    They are more than a block of rows.
+    """
+    X, Y = data(n=1300)
+    y = {"outputs": Y, "holes": holes_in(Y.astype(float)), "label": labels(Y)}[kind]
+    crbm = small(n_iter=1, decision=decision).fit(X[:100], y[:100])
+    weights = np.arange(1300) % 4 + 0.5 if weighted else None
+    rows = LabelledRows(X, targets_of(y).encode(check_targets(y, X, "ConditionalRBM")), weights)
+    validation = np.arange(100, 1300)
+    monitor = ErrorMonitor(
+        lambda n: decision_of(decision, make_objective("likelihood", "bp", n)),
+        rows,
+        validation,
+        EarlyStopping(1, tol=0.0),
+    )
+    found = monitor.measure(crbm.machine_, crbm.n_sweeps_)
+    aside = rows.index[validation]
+    wrong, known = crbm.predict(X[aside]) != y[aside], y[aside] == y[aside]
+    weights = np.ones(1300) if weights is None else weights
+    counts = known * weights[aside].reshape(-1, *[1] * (known.ndim - 1))
+    assert_allclose(found["validation_error"], np.sum(wrong * counts) / np.sum(counts), rtol=1e-12)
+    assert monitor.value == -found["validation_error"] and 0 < found["validation_error"] < 1
+
+
+def test_early_stopping_measures_rows_that_are_not_learnt():
+    """And what is kept has the minimum error."""
+    X, Y = numbered(100, 7)
+    batches = Batches()
+    params = {"n_iter": 4, "learning_rate": 0.5, "inference": recorded(batches)}
+    crbm = small(early_stopping=EarlyStopping(validation_fraction=0.3), **params).fit(X, Y)
+    aside = np.setdiff1d(np.arange(100), batches.rows())
+    assert len(aside) == 30
+    error = np.mean(crbm.predict(X[aside]) != Y[aside])
+    assert_allclose(error, min(crbm.history_["validation_error"]), rtol=1e-12)
+
+
+@every
+@pytest.mark.parametrize("rate", [1e3, 1e300])
+def test_huge_learning_rates(objective, inference, rate):
+    """A fit says that it diverged and keeps the last epoch, or it gives what can predict."""
+    X, Y = data(dtype=np.float32)
+    crbm = small(objective=objective, inference=inference, warm_start=True).fit(X, Y)
+    before, n_iter = values(crbm), crbm.n_iter_
+    try:
+        crbm.set_params(learning_rate=rate, n_iter=1).fit(X, Y)
+    except DivergenceError as error:
+        assert "lower learning_rate" in str(error) and "last complete epoch" in str(error)
+        assert crbm.n_iter_ == n_iter and crbm._training.optimizer_state is None
+        for one, other in zip(values(crbm), before, strict=True):
+            assert_array_equal(one, other)
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert crbm.predict(X).shape == Y.shape
+    assert all(np.isfinite(part).all() for part in values(crbm))
+
+
+@every
+@pytest.mark.parametrize("n_components", [0, 3])
+def test_degenerate_data(objective, inference, n_components):
+    """One row, constant outputs, rows of which nothing is known."""
+    X, Y = data(n=12)
+    make = partial(small, objective=objective, inference=inference, n_components=n_components)
+    assert np.isfinite(make().fit(X[:1], Y[:1]).predict_proba(X)).all()
+    constant = np.tile([0, 1, 0, 1], (12, 1))
+    assert_array_equal(make().fit(X, constant).predict(X), constant)
+    unknown = np.where(np.arange(12)[:, None] < 6, np.nan, Y)
+    assert np.isfinite(make().fit(X, unknown).predict_proba(X)).all()
+    H = make().fit(X, Y).transform(X)
+    assert H.shape == (12, n_components) and np.isfinite(H).all()
+    zero = make().fit(np.zeros((12, 3)), Y)
+    assert np.isfinite(zero.score_samples(X, Y)).all()
+
+
+def test_targets_of_other_calls():
+    X, Y = data()
+    crbm, label = small(warm_start=True).fit(X, Y), small(warm_start=True).fit(X, labels(Y))
+    for method in ("fit", "partial_fit", "score_samples"):
+        with pytest.raises(ValueError, match="y has shape"):
+            getattr(crbm, method)(X, Y[:, :3])
+        with pytest.raises(ValueError, match="y has shape"):
+            getattr(label, method)(X, Y)
+        with pytest.raises(ValueError, match="classes"):
+            getattr(label, method)(X, np.where(labels(Y) == "ant", "dog", "bee"))
+    with pytest.raises(ValueError, match="classes"):
+        label.partial_fit(X, labels(Y), classes=["ant", "bee"])
+    with pytest.raises(ValueError, match="n_components"):
+        crbm.set_params(n_components=7).fit(X, Y)
+
+
+@pytest.mark.arrays
+@pytest.mark.parametrize("name", OTHER_LIBRARIES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@every
+def test_arrays_stay_in_their_library(name, dtype, objective, inference):
+    pytest.importorskip("array_api_compat")
+    xp = pytest.importorskip(name)
+    X, Y = data(n=30)
+    Z, T = xp.asarray(X.astype(dtype)), xp.asarray(Y)
+    holes = xp.asarray(holes_in(Y.astype(dtype)))
+    params = {"objective": objective, "inference": inference, "learning_rate": 0.02}
+    crbm = small(momentum=0.5, early_stopping=True, **params)
+    crbm.fit(Z, T).partial_fit(Z, holes)
+    kind = type(Z)
+    for part in PARAMETERS:
+        value = getattr(crbm, f"{part}_")
+        assert type(value) is kind and value.dtype == Z.dtype
+    for value in (crbm.predict_proba(Z), crbm.decision_function(Z), crbm.transform(Z)):
+        assert type(value) is kind and value.dtype == Z.dtype
+    scores = crbm.score_samples(Z, T)
+    assert type(scores) is kind and scores.dtype == xp.float64
+    for value in (crbm.predict(Z), crbm.impute(Z, holes), crbm.sample(Z, 2, random_state=0)):
+        assert type(value) is kind and value.dtype == xp.int64
+    same = ConditionalRBM.from_parameters(
+        **dict(zip(PARAMETERS, values(crbm), strict=True)),
+        objective=objective,
+        inference=inference,
+    )
+    same.n_sweeps_ = crbm.n_sweeps_
+    rtol = 1e-8 if dtype == "float64" else 2e-3
+    X = X.astype(dtype)
+    for method in ("predict_proba", "decision_function", "transform", "score_samples"):
+        found, expected = getattr(crbm, method)(Z), getattr(same, method)(X)
+        assert_allclose(to_numpy(found), expected, rtol=rtol, atol=rtol)
+    for decision in (None, "joint"):
+        crbm.decision = same.decision = decision
+        assert_array_equal(to_numpy(crbm.predict(Z)), same.predict(X))
+        assert_array_equal(to_numpy(crbm.impute(Z, holes)), same.impute(X, to_numpy(holes)))
