@@ -32,13 +32,10 @@ class Bridge(NamedTuple):
     hidden : array of shape (n_bridge, n_hidden)
     lengths : array of shape (n_bridge,)
         Numbers of draws.
-    order : array of shape (n_chains + n_bridge,), int
-        Which of the chains, and then of the further ones, have the fewest draws, ascending.
     """
 
     hidden: Any
     lengths: Any
-    order: Any
 
 
 @dataclass(frozen=True)
@@ -50,15 +47,13 @@ class CountedPhase(ChainPhase):
 
     def _first(self, machine, rng, n):
         rows, _ = super()._first(machine, rng, n)
-        own = to_numpy(machine.units[0].totals(rows)).astype(np.float64)
-        lengths = [0.0, 1.0]
-        while lengths[-1] < own.max():
+        longest, lengths = to_numpy(machine.units[0].totals(rows)).max(), [0.0, 1.0]
+        while lengths[-1] < longest:
             lengths.append(max(lengths[-1] + 1, np.rint(_RATIO * lengths[-1])))
-        order = from_numpy(np.argsort(np.append(own, lengths), kind="stable"), rows)
         lengths = cast(from_numpy(np.array(lengths), rows), rows.dtype)
         field = machine.thetas[0].field + 0 * lengths[:, None]
         hidden = _hidden_given(machine, field, lengths, rng)
-        return rows, Bridge(hidden, lengths, order)
+        return rows, Bridge(hidden, lengths)
 
     def reviewed(self, machine, state, rng):
         (rows, hidden), bridge = state.chains.layers, state.more
@@ -66,7 +61,7 @@ class CountedPhase(ChainPhase):
         lengths = xp.concat([machine.units[0].totals(rows), bridge.lengths], axis=0)
         hidden = xp.concat([hidden, bridge.hidden], axis=0)
         field = conditional(machine, 0, (None, hidden)).field
-        index = exchanged(lengths, log_sum_exp(field), bridge.order, rng)
+        index = exchanged(lengths, log_sum_exp(field), rng)
         hidden = xp.take(hidden, index[:n], axis=0)
         field = xp.take(field, index[n:], axis=0)
         bridge = bridge._replace(hidden=_hidden_given(machine, field, bridge.lengths, rng))
@@ -80,18 +75,17 @@ def _hidden_given(machine, field, lengths, rng):
     return machine.units[1].sample(condition(machine, rows), rng)
 
 
-def exchanged(lengths, slopes, order, rng):
+def exchanged(lengths, slopes, rng):
     """Return the index of chains whose values come to each chain, by exchanges of neighbours.
 
     Parameters
     ----------
     lengths, slopes : array of shape (n_chains,)
         D and g of chains whose values h have the weight w(h) exp(D g(h)).
-    order : array of shape (n_chains,), int
-        Of ascending lengths.
     rng : Rng
     """
-    xp, n = namespace(lengths), order.shape[0]
+    xp, n = namespace(lengths), lengths.shape[0]
+    order = xp.argsort(lengths)  # each time, since chains take the lengths of the batch
     lengths, slopes = (xp.take(cast(part, xp.float64), order) for part in (lengths, slopes))
     places = xp.asarray(order, copy=True)
     log_noise = xp.log(cast(rng.uniform((_ROUNDS, n)), lengths.dtype))

@@ -75,8 +75,7 @@ class StepLength:
         unit, scale = units[0], bit_length(units)
         is_one_site = n_columns > 1 and len(unit.groups(n_columns)) == 1
         if is_one_site and not unit.has_bits:
-            _, column, cap = _REAL
-            return cls(min(_DRAWS, column * n_columns), cap, every=1)
+            return cls(_DRAWS, _REAL[2], every=1)
         if math.isfinite(scale):
             least, column, cap = _BITS
         elif unit.is_joint:
