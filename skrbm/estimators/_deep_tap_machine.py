@@ -219,12 +219,22 @@ class DeepTAPMachine(BaseRBM):
             xp = namespace(V)
             means = xp.broadcast_to(cast(rows.means, V.dtype), V.shape)
             V = xp.where(xp.any(V == V, axis=0), V, means)
+        method = self._method()
         for l in range(len(weights)):
-            rbm = self._layer_estimator(machine, l, rng)
+            rbm = TAPRBM(
+                machine.n_units[l + 1],
+                visible=machine.units[l],
+                hidden=machine.units[l + 1],
+                inference=replace(method, start=method.start or "data"),
+                optimizer=training.recipe.optimizer,
+                learning_rate=self.learning_rate,
+                batch_size=int(self.batch_size),
+                n_iter=int(self.n_iter_pretrain),
+                verbose=self.verbose,
+                random_state=int(rng.integers(2**31 - 1, 1)[0]),
+            )
             try:
-                with warnings.catch_warnings():
-                    # Of the range of X has been warned, and how the pretraining ends is not the
-                    # end.
+                with warnings.catch_warnings():  # of the range of X, and that this is not the end
                     for category in (DataRangeWarning, ConvergenceWarning):
                         warnings.simplefilter("ignore", category)
                     rbm.fit(V)
@@ -242,22 +252,6 @@ class DeepTAPMachine(BaseRBM):
                     training.machine = Machine(machine.units, tuple(thetas), tuple(weights))
             if l + 1 < len(weights):
                 V = _hidden_samples(rbm, V, rng)
-
-    def _layer_estimator(self, machine, l, rng):
-        """Return the estimator that pretrains the weights ``l``, below hidden layer ``l``."""
-        method = self._method()
-        return TAPRBM(
-            machine.n_units[l + 1],
-            visible=machine.units[l],
-            hidden=machine.units[l + 1],
-            inference=replace(method, start=method.start or "data"),
-            optimizer=replace(optimizer_of(self), centered=False, average=False),
-            learning_rate=self.learning_rate,
-            batch_size=int(self.batch_size),
-            n_iter=int(self.n_iter_pretrain),
-            verbose=self.verbose,
-            random_state=int(rng.integers(2**31 - 1, 1)[0]),
-        )
 
     # -------------------------------------------------------------------- public methods
 

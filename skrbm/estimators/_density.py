@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import evaluation
 from .._checks import check_count
-from .._sklearn import DOC_LINK, CallbackSupportMixin
+from .._sklearn import CallbackSupportMixin
 from ..arrays import (
     cast,
     dense,
@@ -74,7 +74,6 @@ class DensityModel(
     ``_scored(X)`` (log-likelihoods of rows).
     """
 
-    _doc_link_module, _doc_link_template = DOC_LINK
     _layout = OneLayer()
     _takes_missing = False  # NaN for visible units that are latent
     _has_lengths = False  # rows of counts, which have a distribution given their sum

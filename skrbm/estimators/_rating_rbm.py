@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._sklearn import DOC_LINK, InstanceOf, StrOptions, _fit_context
+from .._sklearn import InstanceOf, StrOptions, _fit_context
 from ..arrays import copied, is_foreign, make_rng, one_blas_thread
 from ..inference import map_rows
 from ..inputs import (
@@ -103,7 +103,6 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     ((4, 3), (4, 2))
     """
 
-    _doc_link_module, _doc_link_template = DOC_LINK
     _layout = OneLayer()
     _optimizer_defaults: ClassVar[dict] = {"centered": False}
     _parameter_constraints: ClassVar[dict] = {

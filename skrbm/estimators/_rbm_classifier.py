@@ -14,7 +14,7 @@ from sklearn.base import (
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
-from .._sklearn import DOC_LINK, InstanceOf, Interval, _fit_context
+from .._sklearn import InstanceOf, Interval, _fit_context
 from ..arrays import (
     Columns,
     cast,
@@ -134,7 +134,6 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
     True
     """
 
-    _doc_link_module, _doc_link_template = DOC_LINK
     _fits_on_ranks = True
     _parameter_constraints: ClassVar[dict] = {
         "estimator": [*map(InstanceOf, (RBM, TabularRBM, CategoricalRBM)), None],

@@ -9,7 +9,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import (
-    DOC_LINK,
     HasMethods,
     _check_feature_names_in,
     _fit_context,
@@ -81,7 +80,6 @@ class RBMImputer(TransformerMixin, Estimator):
     True
     """
 
-    _doc_link_module, _doc_link_template = DOC_LINK
     _parameter_constraints: ClassVar[dict] = {
         "estimator": [HasMethods(["fit", "impute"]), None],
         "add_indicator": ["boolean"],

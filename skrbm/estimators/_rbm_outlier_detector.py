@@ -8,7 +8,7 @@ from sklearn.base import OutlierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._sklearn import DOC_LINK, HasMethods, Interval, _fit_context
+from .._sklearn import HasMethods, Interval, _fit_context
 from ._shared import Estimator
 from ._training import keeps_features
 from ._wrapped import as_table, fitted_density, observed_columns, without_column
@@ -64,7 +64,6 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
     array([ 1, -1])
     """
 
-    _doc_link_module, _doc_link_template = DOC_LINK
     _parameter_constraints: ClassVar[dict] = {
         "estimator": [HasMethods(["fit", "score_samples"]), None],
         "contamination": [Interval(Real, 0, 0.5, closed="right")],

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 
 from .._checks import hint, look_up
 from .._params import plain
-from .._sklearn import HasMethods, InstanceOf, Interval, InvalidParameterError, StrOptions
+from .._sklearn import DOC_LINK, HasMethods, InstanceOf, Interval, InvalidParameterError, StrOptions
 from ..inference import FixedPoint, Sampler, method_names
 from ..learning import OPTIMIZERS, EarlyStopping, Optimizer
 from ..units import UNITS, Unit
@@ -220,6 +220,8 @@ def optimizer_of(estimator):
 
 class Estimator(BaseEstimator):
     """scikit-learn's estimator, with clear errors about objects among the parameters."""
+
+    _doc_link_module, _doc_link_template = DOC_LINK
 
     def set_params(self, **params):
         """Set parameters of the estimator, and of objects among them (``inference__damping``).

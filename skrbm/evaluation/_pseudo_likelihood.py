@@ -1,7 +1,7 @@
 """The pseudo-likelihood, which needs no log Z."""
 
 from ..arrays import cast, namespace, row_blocks, softplus
-from ..machine import _enumeration, above_visible, hidden_layers, input_field
+from ..machine import above_visible, hidden_layers, input_field, log_partition, n_enumerated
 from ._density import density_of
 
 _BLOCK_ELEMENTS = 2**22  # of the largest temporary array in blockwise evaluation
@@ -29,7 +29,7 @@ def pseudo_log_likelihood(model, X):
         raise ValueError(
             f"the pseudo-likelihood needs binary visible units, not {machine.units[0]}"
         )
-    hidden = _enumeration.n_enumerated(above_visible(machine))
+    hidden = n_enumerated(above_visible(machine))
     if hidden > _MAX_HIDDEN:
         raise ValueError(
             "the pseudo-likelihood sums over every other hidden layer, at most "
@@ -37,23 +37,15 @@ def pseudo_log_likelihood(model, X):
             "estimate the likelihood by log_partition('ais')"
         )
     X = density.visible(X)
-    block = max(1, _BLOCK_ELEMENTS // max(machine.n_units))
-    parts = [_sum_over_bits(machine, rows) for rows in row_blocks(X, block)]
-    return namespace(X).concat(parts)
-
-
-def _sum_over_bits(machine, X):
-    """Return the sum over all bits, for each row."""
+    block, parts = max(1, _BLOCK_ELEMENTS // max(machine.n_units)), []
     W, bias = machine.weights[0], machine.thetas[0].field
-    field, xp = input_field(machine, 1, (X, None)), namespace(X)
-    here, total = _hidden_log_partition(machine, field), 0.0
-    for i in range(X.shape[1]):
-        flip = 1 - 2 * X[:, i : i + 1]
-        gain = _hidden_log_partition(machine, field + (machine.scale * flip) * W[:, i]) - here
-        total = total - softplus(gain + cast(flip[:, 0] * bias[i], xp.float64))
-    return total
-
-
-def _hidden_log_partition(machine, field):
-    """Sum log Z of the hidden layers in fields on the first, one for each row."""
-    return _enumeration.log_partition(hidden_layers(machine, field))
+    for rows in row_blocks(X, block):
+        field, xp = input_field(machine, 1, (rows, None)), namespace(rows)
+        here, total = log_partition(hidden_layers(machine, field)), 0.0
+        for i in range(rows.shape[1]):
+            flip = 1 - 2 * rows[:, i : i + 1]
+            there = hidden_layers(machine, field + (machine.scale * flip) * W[:, i])
+            gain = log_partition(there) - here
+            total = total - softplus(gain + cast(flip[:, 0] * bias[i], xp.float64))
+        parts.append(total)
+    return namespace(X).concat(parts)

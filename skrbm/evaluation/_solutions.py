@@ -69,11 +69,6 @@ class Solutions:
         """Means of the (first) hidden units, of shape (n_solutions, n_hidden)."""
         return self.means[1]
 
-    @property
-    def n_units(self):
-        """Number of units of each layer."""
-        return tuple(mean.shape[1] for mean in self.means)
-
     def log_partition(self, weights="uniform"):
         """Return the average estimate of log Z.
 

@@ -25,7 +25,10 @@ from skrbm.inspection import FreeEnergyDisplay
 def rows_of(recorder):
     """Return a row of the table for each record."""
     for epoch, found in zip(recorder.epochs_, recorder.solutions_, strict=True):
-        energies, n = found.free_energies / sum(found.n_units), len(found.labels)
+        energies, n = (
+            found.free_energies / sum(part.shape[1] for part in found.means),
+            len(found.labels),
+        )
         counts = (found.n_unique[tol] for tol in (1e-1, 1e-2, 1e-3))
         labels = found.labels
         fewer = (np.unique(labels[:m][labels[:m] >= 0]).size for m in (n // 100, n // 10))

@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..._checks import check_count
 from ..._sklearn import (
-    DOC_LINK,
     CallbackSupportMixin,
     HasMethods,
     Interval,
@@ -202,7 +201,6 @@ class ConditionalRBM(
     }
 
     _optimizer_defaults: ClassVar[dict] = {"alpha": 0.0, "schedule": "linear"}
-    _doc_link_module, _doc_link_template = DOC_LINK
 
     def __init__(
         self,

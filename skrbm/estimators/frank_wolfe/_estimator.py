@@ -109,8 +109,7 @@ class FrankWolfeRBM(DensityModel):
         Weights.
     intercept_hidden_ : array of shape (`n_components_`,)
         Biases of the hidden units.
-    intercept_visible_ : array of shape (n_features,)
-        Biases of the visible units.
+    {intercept_visible_}
     multiplicities_ : ndarray of shape (`n_components_`,)
         Multiplicities of the hidden units, float64.
     n_components_ : int
@@ -125,12 +124,9 @@ class FrankWolfeRBM(DensityModel):
         Why growth stopped.
     n_iter_ : int
         Number of steps.
-    units_ : tuple of Unit
-        The visible and the hidden units.
-    visible_means_ : array of shape (n_features,)
-        Means of the training data.
-    starts_ : array of shape (n_chains, n_features)
-        Visible units of the chains, where :meth:`sample` starts.
+    {units_}
+    {visible_means_}
+    {starts_}
     {n_features_in_}
     {feature_names_in_}
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import brentq, minimize
+from scipy.special import logsumexp
 
 from ...arrays import log_odds
 from ...inference import Gibbs, effective_part
@@ -211,7 +212,9 @@ class Growth:
             elif self.search(line):
                 if line.unit is not None:
                     row["multiplicity"] = float(self.mixture.counts[line.unit])
-                self._drop_removed()
+                units, counts, bias = self.mixture
+                kept = tuple(compress(units, counts > 0))
+                self.mixture = Mixture(kept, counts[counts > 0], bias)
                 if len(self.mixture.counts) < n_units:
                     row["reason"] = "removed"
                 if self.temperature == "learn" and self.mixture.counts.size:
@@ -332,10 +335,6 @@ class Growth:
             self.log_z = self.model.anneal(self.mixture, self.base)
         return True
 
-    def _drop_removed(self):
-        units, counts, bias = self.mixture
-        self.mixture = Mixture(tuple(compress(units, counts > 0)), counts[counts > 0], bias)
-
     def _effects(self, line):
         """Return the effects of a unit step along a line.
 
@@ -360,7 +359,7 @@ class Growth:
 
     def _follow(self, change, evaluation):
         """Move log Z and the samples to new log-weights."""
-        self.log_z += evaluation.log_mean_exp(change)
+        self.log_z += float(logsumexp(change, b=evaluation.weights))
         self.model.resample(change)
 
     def _refit(self, n_steps):

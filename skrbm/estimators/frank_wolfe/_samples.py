@@ -7,7 +7,6 @@ mean under the machine. So growth learns from completed rows, which it draws bef
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import logsumexp
 
 from ...arrays import (
     cast,
@@ -70,9 +69,6 @@ class WeightedRows:
 
     def mean(self, values):
         return self.weights @ values
-
-    def log_mean_exp(self, values):
-        return float(logsumexp(values, b=self.weights))
 
     def softplus_moments(self, atoms):
         """Return means of softplus(w'v), and of its derivative sigmoid(w'v) v, for each atom."""
