@@ -94,7 +94,6 @@ class BaseRBM(DensityModel):
         return units_of(self)
 
     def _method(self):
-        """Return the object behind ``inference``."""
         return resolve(self.inference, FixedPoint, Sampler)
 
     def _own_fixed_point(self):
@@ -264,7 +263,6 @@ class BaseRBM(DensityModel):
         return self
 
     def _learn(self, rows, index, training, publish, batch_size, n_rows=None, **options):
-        """Run the epochs of a fit to the rows at some positions."""
         recipe = training.recipe
         learner = MomentLearner(
             rows,
@@ -396,7 +394,6 @@ class BaseRBM(DensityModel):
         return Density(machine, starts, recipe.coordinates, volume=self._log_volume)
 
     def _attributes(self, machine, state, recipe):
-        """Return the fitted attributes, a dict."""
         coordinates, phase = recipe.coordinates, recipe.phase
         starts, ladder = phase.visible(state), phase.ladder(machine, state)
         if coordinates is not None:

@@ -138,7 +138,6 @@ class DensityModel(
         return self._first_hidden(X)
 
     def _first_hidden(self, X):
-        """Return the means of the first hidden layer given X."""
         X, machine = visible_rows(self, X, missing=True), self.machine_
         theta = condition(machine, X)
         if has_missing(theta.field) and has_missing(X):  # the field is mostly smaller than X

@@ -87,7 +87,6 @@ def encoded(
 
 
 def _encoded_columns(encoder, columns, place, missing, sparse):
-    """Return encoded columns in the library of ``place``."""
     rows = encoder.encode(columns)
     if not missing:
         check_complete(rows)

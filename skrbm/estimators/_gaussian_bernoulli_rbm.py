@@ -45,14 +45,12 @@ PARAMETERS = ("components_", "intercept_hidden_", "intercept_visible_", "varianc
 
 
 def machine_of(components, intercept_hidden, intercept_visible, variances):
-    """Return the machine with the parameters of Eq. 1."""
     precision = 1 / variances
     thetas = Theta(intercept_visible * precision, precision), Theta(intercept_hidden)
     return Machine((Gaussian(), Bernoulli()), thetas, (components * precision,))
 
 
 def parameters_of(machine):
-    """Return the parameters of Eq. 1 of a machine."""
     own, hidden = machine.thetas
     components = machine.weights[0] / own.precision
     return components, hidden.field, own.field / own.precision, 1 / own.precision
@@ -119,7 +117,6 @@ class MeanVariance(NaturalParameters):
         return machine.weights[0] / theta.precision, mean, -log(theta.precision), *hidden
 
     def gradient(self, machine, moments):
-        """Return the gradient of the log-likelihood by these parameters."""
         (W,), precision = machine.weights, machine.thetas[0].precision
         visible, hidden = (moments.statistics(unit, l) for l, unit in enumerate(machine.units))
         xp = namespace(W)
@@ -130,7 +127,6 @@ class MeanVariance(NaturalParameters):
         return ArrayGradient((pair * precision, visible.field * precision, spread, *hidden), 1)
 
     def machine(self, machine, parameters):
-        """Return the machine with other parameters."""
         components, mean, log_variance, *hidden = parameters
         xp = namespace(components)
         precision = xp.exp(-xp.clip(log_variance, math.log(self.min_variance), _MAX_LOG_VARIANCE))

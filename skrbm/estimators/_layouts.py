@@ -20,7 +20,6 @@ class OneLayer:
         return found | {name: part for name, part in named if part is not None}
 
     def machine(self, estimator):
-        """Return the machine of a fitted estimator, which shares memory with its attributes."""
         parts = [getattr(estimator, name, None) for name in THETA_ATTRIBUTES]
         n = len(parts) // 2
         pairs = zip(estimator.units_, (parts[:n], parts[n:]), strict=True)

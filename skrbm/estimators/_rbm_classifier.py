@@ -293,7 +293,6 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
 
     @property
     def _n_encoded(self):
-        """The number of columns of the units of the features."""
         return self.machine_.n_units[0] - len(self.classes_)
 
     @property

@@ -95,7 +95,6 @@ def parameters_of_rows(rows, optimizer):
 
 
 def layer_sizes(n_components):
-    """Return the numbers of units of the hidden layers, one or several."""
     if isinstance(n_components, Integral):
         return [int(n_components)]
     is_ordered = isinstance(n_components, tuple | list) or getattr(n_components, "ndim", 0)

@@ -182,7 +182,6 @@ def shares_parameters(cls):
 
 
 def units_of(estimator):
-    """Return the kinds of visible and hidden units that an estimator asks for."""
     return check_bounds(unit_of(estimator, "visible"), unit_of(estimator, "hidden"))
 
 

@@ -39,13 +39,11 @@ class Targets:
 
     @property
     def unit(self):
-        """Kind of the visible units."""
         n = len(self.classes)
         return Bernoulli() if self.one_unit or self.ndim == 2 else Categorical(n)
 
     @property
     def n_outputs(self):
-        """Number of visible units."""
         return 1 if self.one_unit else len(self.classes)
 
     def encode(self, y):

@@ -46,7 +46,6 @@ def keeps_features(method):
 
 
 def is_automatic(estimator):
-    """Whether an estimator finds its learning rate in training."""
     return isinstance(estimator.learning_rate, str)
 
 

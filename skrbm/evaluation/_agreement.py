@@ -61,7 +61,6 @@ class Neighbours(NamedTuple):
 
 
 def compared_moments(X, samples, order, generator):
-    """Return the :class:`ComparedMoments` of one order."""
     index, found = _index_sets(X.shape[1], order, generator), []
     for rows in (X, samples):
         centre = rows.mean(axis=0)

@@ -174,5 +174,4 @@ def density_of(model):
 
 
 def in_float64(machine):
-    """Return the machine with parameters in float64."""
     return machine.astype(namespace(machine.weights[0]).float64)

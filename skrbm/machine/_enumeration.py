@@ -55,7 +55,6 @@ def n_enumerated(machine: Machine) -> float:
 
 
 def _has_normal(machine: Machine, l: int) -> bool:
-    """Whether all units of a layer are normal given the others."""
     unit, n = machine.units[l], machine.n_units[l]
     return unit.is_gaussian or len(unit.joint_columns(n)) == n
 
@@ -220,7 +219,6 @@ def _by_halves(machine: Machine, layer: int) -> Array | None:
     W = W if layer else W.T
 
     def all_values(part: Unit, columns: np.ndarray, of: Theta) -> tuple[np.ndarray, np.ndarray]:
-        """Return the configurations of some columns, and their log-weights."""
         numbers = np.arange(part.n_configurations(len(columns)))
         x = part.configurations(len(columns), numbers)
         return x, part.log_weight(of.map(lambda values: values[columns]), x)

@@ -334,7 +334,6 @@ class ConditionalRBM(
         return LabelledRows(X, self._targets.encode(y), weights)
 
     def _start(self, rows, resumes):
-        """Return what a fit starts from."""
         if resumes:
             training = self._training.continued()
             training.resume_from(self.machine_.copy())
@@ -359,7 +358,6 @@ class ConditionalRBM(
         return training
 
     def _with_init(self, machine):
-        """Return the machine with the parameters of ``init``."""
         first = self.init
         if not hasattr(first, "coef_visible_"):
             raise ValueError(

@@ -51,8 +51,6 @@ class LabelledRows(DistinctRows):
 
     @cached_property
     def fingerprint(self):
-        """A hash of the rows, targets and weights."""
-
         def values(positions):
             index = self.index[positions]
             V = dense_rows(self.V, index, self.V.dtype)

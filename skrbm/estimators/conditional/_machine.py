@@ -44,7 +44,6 @@ class ConditionalMachine:
 
     @property
     def weights(self):
-        """The couplings between the layers, in a tuple as those of :class:`Machine`."""
         return (self.components,)
 
     @property
@@ -57,11 +56,9 @@ class ConditionalMachine:
 
     @property
     def leaves(self):
-        """All parameters, in the order of ``PARAMETERS``."""
         return tuple(getattr(self, name) for name in PARAMETERS)
 
     def with_leaves(self, leaves):
-        """Return the machine with other parameters."""
         return ConditionalMachine(self.units, *leaves)
 
     def given(self, X):
@@ -89,15 +86,12 @@ class ConditionalMachine:
                     yield part, self.given(dense_rows(X, from_numpy(part, X), self.dtype))
 
     def copy(self):
-        """Return a machine that shares no memory with this one."""
         return self.with_leaves(map(copied, self.leaves))
 
     def is_finite(self):
-        """Whether no parameter is infinite or NaN."""
         return bool(are_finite(self.leaves))
 
     def has_finite_thetas(self):
-        """Whether no intercept is infinite or NaN."""
         return are_finite(self.leaves[-2:])
 
 
@@ -105,7 +99,6 @@ PARAMETERS = tuple(field.name for field in fields(ConditionalMachine) if field.n
 
 
 def is_one_label(machine):
-    """Whether the outputs are the classes of one label."""
     return isinstance(machine.units[0], Categorical)
 
 

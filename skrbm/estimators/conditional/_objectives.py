@@ -168,7 +168,6 @@ class Objective:
     named: ClassVar = {"auto": "bp"}  # inference by names that the objective has for itself
 
     def marginals(self, given, moments=False):
-        """Return the marginal probabilities, as :func:`infer`."""
         return infer(self.method, given, moments)
 
     def decide(self, given):
@@ -216,7 +215,6 @@ class Contrast(Objective):
         return *self.chain.contrast(given, V, rng), {}
 
     def _completed(self, given, V, observed, rng):
-        """Return V with missing outputs drawn given the others."""
         if observed is None:
             return V
         return Gibbs(self.chain.n_steps).search(clamped(given, V, observed), rng)
@@ -290,7 +288,6 @@ OBJECTIVES = {
 
 
 def _share(mask):
-    """Return the fraction of the entries that are true."""
     return number_of(mask) / mask.shape[0]
 
 

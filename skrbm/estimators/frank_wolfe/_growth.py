@@ -59,7 +59,6 @@ class Subproblem(NamedTuple):
     alpha: float
 
     def __call__(self, atoms):
-        """Return the values and the gradients of the objective at atoms."""
         value, slope = self.model.softplus_moments(atoms)
         data_value, data_slope = self.data.softplus_moments(atoms)
         penalty = 0.5 * np.sum(self.alpha * atoms * atoms, axis=1)
@@ -180,7 +179,6 @@ class Growth:
         self.samples = self.model.sweep(self.mixture)
 
     def scores(self):
-        """Return the estimated mean log-likelihoods of the data and of the validation rows."""
         now, held_out = (self.model, self.mixture, self.log_z), float("nan")
         score = self.data.score(*now)
         if self.held_out is not None:
@@ -267,7 +265,6 @@ class Growth:
         return Line("inserted", base, change, unit=-1), slope, gap
 
     def _starts(self):
-        """Return starts: random directions, and planes between rows of data and their mean."""
         n, mean = _RESTARTS, self.data.means
         spread = np.sqrt(np.maximum(mean * (1 - mean), _MIN_VARIANCE).sum())
         starts = self.rng.standard_normal((n, mean.size)) * (2 / spread)

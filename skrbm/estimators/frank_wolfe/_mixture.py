@@ -27,7 +27,6 @@ class Mixture(NamedTuple):
 
     @property
     def atoms(self):
-        """Atoms in one array of shape (n, n_visible + 1)."""
         return np.array(self.units, np.float64).reshape(len(self.units), self.bias.size + 1)
 
     def copy(self):
@@ -35,7 +34,6 @@ class Mixture(NamedTuple):
         return self
 
     def penalties(self, alpha):
-        """Return alpha / 2 ||w_i||² of each atom."""
         atoms = self.atoms
         return 0.5 * alpha * np.einsum("ij,ij->i", atoms, atoms)
 
@@ -59,7 +57,6 @@ def machine_of(mixture, like):
 
 
 def mixture_of(machine):
-    """Return a machine with binary visible and binary or fractional hidden units as a mixture."""
     W, hidden, visible = (
         to_numpy(part).astype(np.float64)
         for part in (machine.weights[0], machine.thetas[1].field, machine.thetas[0].field)

@@ -83,7 +83,6 @@ class WeightedRows:
         return values, slopes
 
     def softplus_means(self, atoms):
-        """Return the mean of softplus(w'v) for each atom."""
         starts = range(0, len(atoms), _UNITS_AT_ONCE)
         parts = [self.mean(self.softplus(atoms[k : k + _UNITS_AT_ONCE])) for k in starts]
         return np.concatenate([np.zeros(0), *parts])
@@ -93,7 +92,6 @@ class WeightedRows:
         return self._of_blocks(lambda block: softplus(_fields(block, atoms)))
 
     def product(self, vector):
-        """Return the inner product of each row with a vector, in float64."""
         return self._of_blocks(lambda block: _fields(block, np.append(vector, 0.0)[None]))[:, 0]
 
     def _of_blocks(self, function):
@@ -107,7 +105,6 @@ class WeightedRows:
         return total[:, 0].astype(np.float64)
 
     def covariance(self):
-        """Return the covariances of the columns, of shape (n_visible, n_visible), in float64."""
         total, means = 0.0, self.average()
         for block, weights in self._blocks(self.weights):
             rows = to_numpy(matmul(block.T, dense(block) * weights))
@@ -215,7 +212,6 @@ class SampledModel:
         self.n_steps = sampler.n_steps
 
     def starts(self, mixture):
-        """Return samples of the machine, where chains may start."""
         return self.visible
 
     def anneal(self, mixture, bias):
@@ -260,7 +256,6 @@ class SampledModel:
         self.visible = xp.concat(both, axis=0)
 
     def draws(self, mixture, bias):
-        """Return draws from a machine, one for each chain."""
         self.anneal(mixture, bias)
         return self.visible[: self.n_chains, :]
 
@@ -280,7 +275,6 @@ class ExactModel:
         return np.concatenate([to_numpy(log_weights) for _, log_weights in blocks])
 
     def anneal(self, mixture, bias):
-        """Return log Z."""
         return float(log_sum_exp(self._log_weights(mixture)))
 
     def samples(self, mixture):
