@@ -213,7 +213,7 @@ class BaseRBM(DensityModel):
             estimator._publish(machine, state, training)
 
         options = {"n_iter": n_iter, "monitor": monitor, **callbacks}
-        self._learn(rows, train, training, publish, batch_size, **options)
+        self._learn(rows, train, training, publish, batch_size, gain=monitor.gain, **options)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -262,7 +262,7 @@ class BaseRBM(DensityModel):
         self._learn(rows, index, training, publish, int(self.batch_size), n_rows=most)
         return self
 
-    def _learn(self, rows, index, training, publish, batch_size, n_rows=None, **options):
+    def _learn(self, rows, index, training, publish, batch_size, n_rows=None, gain=None, **options):
         recipe = training.recipe
         learner = MomentLearner(
             rows,
@@ -276,6 +276,7 @@ class BaseRBM(DensityModel):
             n_rows=n_rows,
             is_finite=lambda machine: self._is_finite(machine, recipe),
             labels=recipe.labels,
+            gain=gain,
         )
 
         def attributes(machine, state):
@@ -353,7 +354,7 @@ class BaseRBM(DensityModel):
         else:  # written in place in training, and perhaps a memory map
             training.optimizer_state = map_rows(copied, training.optimizer_state)
         training.resume_from(machine)
-        training.first, training.n_restarted = None, 0
+        training.first = None
         training.n_restored, training.length_factor = 0, 1.0
         return rows, training
 

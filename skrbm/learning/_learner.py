@@ -28,7 +28,7 @@ from ._parameters import NATURAL
 from ._together import Shares
 
 _OFFSET_WEIGHT = 0.05  # of a new batch in the running means of the layers
-_CHECKED = 0.2  # part of the epochs after which it is checked once whether chains mix
+_CHECKED = 0.2, 0.5  # parts of the epochs after which chains and the likelihood are checked
 _CHECKED_ROWS = 256  # of data, whose main direction is that of the check
 _LEAST_PRECISION = 0.5  # of an unbounded unit after a step, over that before it
 CORRELATED = 0.8  # autocorrelation over 50 sweeps above which they do not
@@ -196,6 +196,9 @@ class MomentLearner(BatchLearner):
         Whether a machine can be published; default: whether all its parameters are finite.
     labels : LabelColumns, default=None
         Visible columns whose probabilities given the others may be learnt as well.
+    gain : callable, default=None
+        ``gain(training)`` returns the mean log-likelihood of training rows over that of independent
+        columns, by which the model phase or its fallback is chosen.
     """
 
     def __init__(
@@ -212,6 +215,7 @@ class MomentLearner(BatchLearner):
         n_rows=None,
         is_finite=None,
         labels=None,
+        gain=None,
     ):
         if ranks().size > 1 and not (phase.for_ranks and optimizer.for_ranks):
             part = optimizer if phase.for_ranks else f"{phase.start} chains"
@@ -222,7 +226,7 @@ class MomentLearner(BatchLearner):
         if length is not None:
             length = self.optimizer.step_length(length, n_columns)
         super().__init__(rows, index, batch_size, length)
-        self.parameters, self.labels = parameters, labels
+        self.parameters, self.labels, self.gain = parameters, labels, gain
         self.centered = optimizer.centered and parameters.is_natural
         self.averages = optimizer.average and parameters.is_natural
         self.sample_values = sample_values and rows.has_fractions
@@ -231,33 +235,65 @@ class MomentLearner(BatchLearner):
         self._shares = self._precisions = None
         self._replays = True  # as far as is known
         self._replayed, self._alike = None, (None, None)  # what its steps share
-        self._restarted = None  # recipe of training after it has restarted with other chains
+        self._switched = None  # recipe of training after other chains were found to be better
         self._factor = None  # the rate of the schedule on a device, where recorded steps read it
 
     # ---------------------------------------------------- an epoch
 
     def epoch(self, training, progress, rate):
-        if training.first is not None and progress >= _CHECKED:
-            first, training.first = training.first, None
-            rows = self.rows.some(_CHECKED_ROWS, training.rng)
-            state, rng = training.phase_state, training.rng
-            if self.phase.autocorrelation(training.machine, state, rows, rng) > CORRELATED:
-                self._restart(training, first)
+        if training.first is not None and progress >= _CHECKED[training.gain is not None]:
+            self._check_chains(training, rate)
         return super().epoch(training, progress, rate)
 
-    def _restart(self, training, first):
-        """Restart from the first machine with the other phase, as the chains do not mix."""
-        phase, rng = training.recipe.fallback, training.rng
-        training.machine = first.copy()
-        training.phase_state = phase.init(
-            first, rng, phase.n_states, self.rows.some(phase.n_states, rng)
+    def _check_chains(self, training, rate):
+        """Try the other phase if chains do not mix, or if the likelihood does not grow."""
+        first, before, gain = training.first, training.gain, self.gain(training)
+        rows = self.rows.some(_CHECKED_ROWS, training.rng)
+        if before is None:
+            state, rng = training.phase_state, training.rng
+            mixing = self.phase.autocorrelation(training.machine, state, rows, rng)
+            tries = mixing > CORRELATED or gain < 0
+        else:
+            tries = gain < before
+        training.gain = gain
+        if tries or before is not None:
+            training.first = None
+        if tries:
+            self._try_fallback(training, first, rate, gain)
+
+    def _try_fallback(self, training, first, rate, gain):
+        """Learn from the first machine with the other phase, and keep the better machine of both.
+
+        Chains that do not mix may have the wrong share of a cluster, and so has the machine then;
+        but importance weights follow a machine of many parameters by short steps only.
+        """
+        phase, rng, parameters = training.recipe.fallback, training.rng, self.parameters.of(first)
+        trial = replace(
+            training,
+            machine=first.copy(),
+            phase_state=phase.init(first, rng, phase.n_states, self.rows.some(phase.n_states, rng)),
+            optimizer_state=self.optimizer.init(parameters),
+            length_state=None,
+            offsets=None,
+            average=None,
+            recipe=replace(training.recipe, phase=phase, fallback=None),
         )
-        training.optimizer_state = self.optimizer.init(self.parameters.of(training.machine))
-        training.length_state = training.offsets = training.average = None
-        training.n_restarted = training.n_epochs
-        self._restarted = replace(training.recipe, phase=phase, fallback=None)
-        self.phase, n_columns = phase, training.machine.n_units[0]
-        self.length = self.optimizer.step_length(phase.step_length(first), n_columns)
+        before = self.phase, self.length
+        length = self.optimizer.step_length(phase.step_length(first), first.n_units[0])
+        self._switch(phase, length)
+        try:
+            for _ in range(training.n_epochs):
+                super().epoch(trial, _CHECKED[0], rate)
+            is_better = self.gain(trial) > gain
+        except DivergenceError:
+            is_better = False
+        if not is_better:
+            return self._switch(*before)
+        training.stepped, self._switched = trial.stepped, trial.recipe
+
+    def _switch(self, phase, length):
+        """Learn by another phase from now on."""
+        self.phase, self.length = phase, length
         self._replayed, self._alike = None, (None, None)
 
     def before_epoch(self, training, rate):
@@ -282,8 +318,8 @@ class MomentLearner(BatchLearner):
                 means = self.parameters.fixed(training.average.means)
                 training.average = replace(training.average, means=means)
         check_integral(training.machine, f"after epoch {training.n_epochs + 1}")
-        if self._restarted is not None:  # only now, as it belongs to the state of now
-            training.recipe, self._restarted = self._restarted, None
+        if self._switched is not None:  # only now, as it belongs to the state of now
+            training.recipe, self._switched = self._switched, None
         return self.optimizer.report(training.machine.weights)
 
     def _samples_leave_data(self, training):

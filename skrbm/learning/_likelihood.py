@@ -127,6 +127,22 @@ class LikelihoodMonitor(Monitor):
             )
         return measured
 
+    def gain(self, training):
+        """Return the mean log-likelihood of training rows over that of independent columns.
+
+        log Z is estimated by new chains. It is NaN where there is no estimate.
+        """
+        machine = training.published()
+        density = self.density(machine, training.phase_state)
+        index = self._rows_compared(density)
+        seed = np.random.SeedSequence(self.seed.generate_state(8).tolist())
+        tracker = LogPartitionTracker(self._independent_units, seed, self._some_rows)
+        log_z = tracker.estimate(machine, math.inf) if len(index) else None
+        if log_z is None:
+            return math.nan
+        gains = self._log_weights(density, index) - log_z.value - self._independent(density, index)
+        return float(np.average(gains, weights=self.weights[: len(index)]))
+
     def _by_equations(self, density, state):
         """Return the log-likelihood by the log Z that equations give, a dict; empty without any."""
         try:
@@ -252,17 +268,25 @@ class LikelihoodMonitor(Monitor):
         ), likelihood
 
     def _compared(self, density):
-        """Return which rows are compared with independent units, and log Z.
+        """Return which rows are compared with independent units, and log Z."""
+        index = self._rows_compared(density)
+        if self.log_z is not None or not self.rows.has_missing:
+            return index if self.log_z is not None else index[:0], self.log_z
+        log_z = self._tracker.estimate(density.machine, math.inf) if len(index) else None
+        return index, log_z
 
-        Rows with missing values are annealed, and few of them: none if that would take long.
+    def _rows_compared(self, density):
+        """Return rows whose likelihoods are known with log Z; few or none with missing values.
+
+        These are annealed, which may take long.
         """
         if not self.rows.has_missing:
-            return self.train if self.log_z is not None else self.train[:0], self.log_z
+            return self.train
         n_rows = _ANNEALED // math.prod(density.machine.weights[0].shape)
         index = self.train[: min(n_rows, _INCOMPLETE_ROWS)]
         if len(index) < _LEAST_INCOMPLETE or self._is_of_counts(density):
-            return self.train[:0], None
-        return index, self.log_z or self._tracker.estimate(density.machine, math.inf)
+            return self.train[:0]
+        return index
 
     def _independent(self, density, index):
         """Return log-likelihoods of rows by independent units fitted to the data."""

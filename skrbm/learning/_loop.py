@@ -294,12 +294,7 @@ class Trainer:
 
     def _epoch(self, training, epoch):
         """Train for an epoch; returns the numbers of it, and the machine and the state after it."""
-        progress = 0.0
-        if self.n_iter is not None:  # since the last restart of the fit
-            begin = training.n_restarted
-            progress = epoch / self.n_iter
-            if begin:
-                progress = 1 - (self.n_iter - epoch) / (self.n_iter - begin)
+        progress = 0.0 if self.n_iter is None else epoch / self.n_iter
         rate = None if self.rate is None else self.rate(progress)
         clock = time.perf_counter()
         report = self.learner.epoch(training, progress, rate)

@@ -28,9 +28,9 @@ class Training:
         Running means of the layers, for centred gradients.
     average : Average or None
     first : Machine or None
-        Where learning has begun, as long as it may restart with other chains.
-    n_restarted : int
-        Epochs before learning has restarted with other chains.
+        Where learning has begun, until it is known whether other chains are better.
+    gain : float or None
+        Log-likelihood over that of independent columns when the chains were checked, None before.
     length_factor : float
         Factor on automatic step lengths, halved when a fit is restored from its checkpoint.
     n_restored : int
@@ -48,7 +48,7 @@ class Training:
     offsets: Any = None
     average: Any = None
     first: Any = None
-    n_restarted: int = 0
+    gain: Any = None
     length_factor: float = 1.0
     n_restored: int = 0
 
