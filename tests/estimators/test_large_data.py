@@ -64,7 +64,9 @@ def zarr_array(X, folder, chunks):
 
 
 @pytest.mark.parametrize(
-    "stored, chunks", [(hdf5, None), (hdf5, (16, 3)), (zarr_array, (16, 3))], ids=str
+    "stored, chunks",
+    [(hdf5, None), (hdf5, (16, 3)), (zarr_array, (16, 3))],
+    ids=["hdf5", "hdf5-chunks", "zarr"],
 )
 @pytest.mark.parametrize("Estimator", RBMS)
 def test_datasets_are_read_in_blocks(Estimator, stored, chunks, tmp_path, monkeypatch):
