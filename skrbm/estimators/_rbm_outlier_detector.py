@@ -1,5 +1,6 @@
 """Detection of outliers by the likelihood of rows."""
 
+import warnings
 from numbers import Real
 from typing import ClassVar
 
@@ -9,6 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import HasMethods, Interval, _fit_context
+from ..exceptions import DataRangeWarning
 from ._shared import Estimator
 from ._training import keeps_features
 from ._wrapped import as_table, fitted_density, observed_columns, without_column
@@ -172,6 +174,8 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
         X, (columns, missing) = as_table(X), observed_columns(self, X, reset=False)
         found = np.full((len(scores), len(columns)), np.nan)
         for j in range(len(columns)):
-            others = self.estimator_.score_samples(without_column(X, j))
+            with warnings.catch_warnings():  # of unseen values, which the scores have caused
+                warnings.simplefilter("ignore", DataRangeWarning)
+                others = self.estimator_.score_samples(without_column(X, j))
             found[:, j] = np.where(missing[:, j], np.nan, scores - others)
         return found
