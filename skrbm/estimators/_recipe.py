@@ -86,8 +86,9 @@ def parameters_of_rows(rows, optimizer):
         is_constant = own & ~varies(mean, spread, mean.dtype)
         return StandardParameters(coordinates, from_numpy(has_precision, mean), is_constant)
     has_precision[unit.joint_columns(n_visible)] = False
-    root = inverse_factor(cast(rows.initial_theta.joint, rows.dtype)).T  # of their covariance
-    if not is_finite(root):
+    joint = cast(rows.initial_theta.joint, rows.dtype)
+    root = inverse_factor(joint).T  # of their covariance
+    if not (is_finite(joint) and is_finite(root)):
         raise ValueError(f"the first parameters overflow {rows.dtype}; scale X")
     columns = unit.joint_columns(n_visible)
     has_precision = from_numpy(has_precision, mean)
