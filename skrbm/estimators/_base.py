@@ -70,6 +70,7 @@ from ._training import (
 _TOL = 0.01  # nats per row of validation that count as an improvement
 _LEAST_ROWS = 100  # of a fit that restarts with weighted chains if others do not mix
 _STEPS = 1000  # of a fit with n_iter="auto" at least
+_LEAST_EPOCHS, _ENOUGH_STEPS = 40, 4000  # beyond which more epochs than these gain little
 _STEPS_OF_JOINT = 3000  # the same where columns have a precision matrix, of many parameters
 _MOST_ADOPTED = 1000  # chains of a machine of given parameters
 _CHAINS = 100  # that a first partial_fit keeps, if batch_size is larger, however few its rows
@@ -88,7 +89,7 @@ class BaseRBM(DensityModel):
     _takes_missing = _fits_on_ranks = _reads_blocks = True
     _fewest_batches = 1  # of an epoch, and
     _measures_epochs = True  # whether the likelihood is measured after each epoch
-    _fewest_epochs = 40  # epochs with n_iter="auto", where the step length is found by chains
+    _usual_epochs = _LEAST_EPOCHS  # with n_iter="auto"
 
     def _units(self):
         return units_of(self)
@@ -297,9 +298,11 @@ class BaseRBM(DensityModel):
         if not isinstance(self.n_iter, str):
             return batch_size, int(self.n_iter)
         if not by_chains:
-            return batch_size, self._fewest_epochs
+            return batch_size, self._usual_epochs
         steps = _STEPS_OF_JOINT if rows.unit.is_joint else _STEPS
-        return batch_size, max(self._fewest_epochs, -(-steps // max(1, -(-total // batch_size))))
+        n_batches = max(1, -(-total // batch_size))
+        enough = min(self._usual_epochs, _ENOUGH_STEPS // n_batches)
+        return batch_size, max(_LEAST_EPOCHS, enough, -(-steps // n_batches))
 
     def _data_to_learn(self, X, resumes, sample_weight):
         options = {"missing": self._takes_missing, "blocks": self._reads_blocks}

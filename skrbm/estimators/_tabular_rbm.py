@@ -65,8 +65,8 @@ class TabularRBM(BaseRBM):
     {learning_rate = "auto"}
     {batch_size = 100}
     n_iter : int or "auto", default="auto"
-        Number of epochs. "auto" is 100, or as many as make 1000 steps if these are
-        more.
+        Number of epochs. "auto" is 100, or as many as make 1000 steps if these are more, and
+        in large tables as many as make 4000 steps, but not less than 40.
     {early_stopping}
     {warm_start}
     {verbose}
@@ -122,7 +122,7 @@ class TabularRBM(BaseRBM):
         "covariance": [StrOptions({"diag", "full"})],
         "handle_unknown": [StrOptions({"warn", "ignore", "error"})],
     }
-    init, _fewest_batches, _fewest_epochs = "random", 3, 100
+    init, _fewest_batches, _usual_epochs = "random", 3, 100
 
     def __init__(
         self,

@@ -179,7 +179,8 @@ def fields_of(machine):
 
 def _sweep_rows(odds, R, visible, b, c):
     """Sweep in copies of the messages, in as many rows at a time as stay in cache."""
-    R, visible, hidden = R.copy(), visible.copy(), np.empty(R.shape[:2])
+    given, R = R, odds.empty(*R.shape)
+    R[...], visible, hidden = given, visible.copy(), np.empty(R.shape[:2])
     b, c = (np.broadcast_to(field, (len(R), field.shape[-1])) for field in (b, c))
     size = max(1, BLOCK // (R.shape[1] * R.shape[2]))
 

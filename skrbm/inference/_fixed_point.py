@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._checks import check_count, check_number, look_up, unwritten
-from ..arrays import cast, from_numpy, is_foreign, namespace, to_numpy
+from ..arrays import cast, from_numpy, is_foreign, namespace, take_rows, to_numpy
 from ._needs import InferenceMethod
 
 _LOOK = 10  # sweeps on a device between two tests of convergence, which synchronize with the host
@@ -253,7 +253,7 @@ def solve_to_convergence(method, machine, state, *, tol=1e-12):
 
 def _take(state, index):
     """Return the rows of a state at a NumPy index array."""
-    return map_rows(lambda leaf: namespace(leaf).take(leaf, from_numpy(index, leaf), axis=0), state)
+    return map_rows(lambda leaf: take_rows(leaf, index), state)
 
 
 def _gather(finished, tol):

@@ -113,9 +113,17 @@ class Odds:
         limits = LIMITS["float64" if W.dtype == xp.float64 else "float32"]
         if largest > limits.weight:  # which float64 holds, up to the bound of the whole method
             W, limits = cast(W, xp.float64), LIMITS["float64"]
-        self.product, self.limit, self.E = PRODUCTS[product], limits.belief, xp.exp(W)
-        self.dtype = W.dtype
+        self.product, self.limit, self.dtype = PRODUCTS[product], limits.belief, W.dtype
+        self._is_tall = W.shape[0] > W.shape[1]
+        self.E = xp.exp(W) if is_foreign(W) else np.exp(W, out=self.empty(*W.shape))
         self._n_factors = int(limits.product / min(max(largest, 1e-3), limits.product))
+
+    def empty(self, *shape):
+        """Return a NumPy array for messages, in which those of the larger layer are contiguous."""
+        if not self._is_tall:
+            return np.empty(shape, self.dtype)
+        *others, m, n = shape
+        return np.empty((*others, n, m), self.dtype).swapaxes(-1, -2)
 
     def against(self, belief):
         """Return exp(-belief), the odds against 1, within what the dtype holds."""
@@ -146,26 +154,34 @@ class Odds:
 
     def sum_logs_of_rows(self, R):
         """Return the sum over the last axis of log R, in float64."""
-        xp, n = namespace(R), R.shape[-1]
-        k = min(self._n_factors - 1, _MOST_FACTORS, n // _LEAST_COLUMNS)
+        return self._sum_logs(R, -1)
+
+    def sum_logs_of_columns(self, R):
+        """Return the sum over the last axis but one of log R, in float64."""
+        return self._sum_logs(R, -2)
+
+    def _sum_logs(self, R, axis):
+        """Return the sum over one of the last two axes of log R, in float64.
+
+        Of messages that lie side by side slices are multiplied: reductions along them are slow.
+        """
+        xp, n, k = namespace(R), R.shape[axis], self._n_factors
         if is_foreign(R) or k < 2:
-            return xp.sum(xp.log(R), axis=-1, dtype=xp.float64)
-        q = n // k  # slices of so many columns, multiplied: reductions along a row are slow
+            return xp.sum(xp.log(R), axis=axis, dtype=xp.float64)
+        if R.strides[axis] != R.itemsize:
+            R = np.moveaxis(R, axis, 0)
+            products = (np.multiply.reduce(R[i : i + k]) for i in range(0, n, k))
+            return sum(np.log(product).astype(np.float64) for product in products)
+        R, k = np.moveaxis(R, axis, -1), min(k - 1, _MOST_FACTORS, n // _LEAST_COLUMNS)
+        if k < 2:
+            return np.sum(np.log(R), axis=-1, dtype=np.float64)
+        q = n // k
         products = R[..., :q] * R[..., q : 2 * q]
         for start in range(2 * q, n, q):
             part = R[..., start : start + q]
             products[..., : part.shape[-1]] *= part
         logs = np.log(products, out=products) @ np.ones(q, R.dtype)
         return logs.astype(np.float64)
-
-    def sum_logs_of_columns(self, R):
-        """Return the sum over the last axis but one of log R, in float64."""
-        xp, k = namespace(R), self._n_factors
-        if is_foreign(R) or k < 2:
-            return xp.sum(xp.log(R), axis=-2, dtype=xp.float64)
-        starts = range(0, R.shape[-2], k)
-        products = (np.multiply.reduce(R[..., i : i + k, :], axis=-2) for i in starts)
-        return sum(np.log(product).astype(np.float64) for product in products)
 
     def sweep(self, R, visible, b, c):
         """Return messages sent to the hidden units and back, and visible and hidden beliefs."""
@@ -199,7 +215,7 @@ class Odds:
     def scratch(self, n):
         """Return the arrays that :meth:`sweep_in_place` works on, for ``n`` instances."""
         n_rows = max(rows.stop - rows.start for rows in self.blocks())
-        return np.empty((2, n, n_rows, self.E.shape[1]), self.dtype)
+        return self.empty(2, n, n_rows, self.E.shape[1])
 
     def log_partition(self, R, visible, b, c, held=None):
         """Return the Bethe approximation of log Z, of shape (n,), in float64.

@@ -37,7 +37,7 @@ from ._odds import BLOCK, PRODUCTS, Odds
 
 # The work of NumPy is cut by numbers of messages, as measured on two cores with caches of 1 MB.
 _N_PARTS = 16  # sums of pair beliefs, whatever the number of threads: rounding stays the same
-_MIN_PART = 2**15  # of a part: with fewer, time goes into calls
+_MIN_PART = 2**17  # of a part: with fewer, time goes into calls
 _SHARED = 2**20  # together where several threads run: they gain by longer operations
 _MAX_TOGETHER = 2**24  # together where one machine has more than a block
 _ELEMENTS = 2**27  # together in other libraries, which solve all rows in one array
@@ -353,7 +353,7 @@ class _Sweeps(FixedPoint):
         self.xp, self.is_foreign = namespace(odds.E), is_foreign(odds.E)
         self.kernels = kernels_for(odds)
         if not self.is_foreign:
-            self.buffer = np.empty((n_rows, *odds.E.shape), odds.dtype)
+            self.buffer = odds.empty(n_rows, *odds.E.shape)
             self.scratch = odds.scratch(n_rows)
 
     def solved(self, fields, start, rows, log_partition, pairs):

@@ -40,8 +40,7 @@ class WeightedPhase(ChainPhase):
     for_ranks = False  # resampling is among all chains
     one_hidden_layer = True  # or there is no formula for the free energies behind the weights
     remedy = "; use more chains, or let them start by 'tempered'"
-    divergence = 0.02  # nats, of a step that importance weights can follow
-    every = 1
+    divergence = 0.1  # nats, of a step that importance weights can follow
 
     @property
     def n_states(self):
