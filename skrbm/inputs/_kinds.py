@@ -155,8 +155,8 @@ class NumberColumn:
         if (held != numbers)[numbers == numbers].any():
             warnings.warn(
                 f"column {self.name!r} has values out of [{self.lower:g}, {self.upper:g}], the "
-                f"range of the training data{', or not whole' * self._is_whole}; the model takes "
-                "the nearest ones for them",
+                f"range of the training data{', or not whole' * self._is_whole}; the model uses "
+                "the nearest ones instead",
                 DataRangeWarning,
                 stacklevel=2,
             )
