@@ -51,8 +51,8 @@ def is_automatic(estimator):
 
 def continued_by(estimator):
     """Return what continues a fit of an estimator after an interruption, for messages."""
-    names = {"warm_start": "fit with warm_start=True", "partial_fit": "partial_fit"}
-    return " or ".join(way for name, way in names.items() if hasattr(estimator, name))
+    ways = ["fit with warm_start=True"] * ("warm_start" in estimator.get_params(deep=False))
+    return " or ".join(ways + ["partial_fit"] * hasattr(estimator, "partial_fit"))
 
 
 def trainer_of(estimator, learner, optimizer, publish, attributes, **options):
