@@ -39,6 +39,7 @@ from ...machine import (
 from ...units import Theta
 from ._machine import is_one_label
 
+_COARSE = 1e-6  # tolerance of moments for which float32 does
 _TOL = 1e-6  # (1e-3)**2: the tolerance of Sec. 6 is on the change of the means, ours on its square
 _MAX_SUMMED = 12  # units of the smaller layer for which log Z is summed exactly
 _MAX_DECIDED = 14  # outputs of which all values are tried
@@ -77,8 +78,12 @@ def infer(method, given, moments=False):
     if is_one_label(given):
         found = sum_classes(method, given, pairs=moments)
     else:
-        from_tap = method.product == "sum"
-        found = propagate_rows(method, given, from_tap=from_tap, pairs=moments)
+        from_tap, machine = method.product == "sum", given
+        if moments and method.tol >= _COARSE:  # learning needs no more digits than these
+            machine = given.astype(namespace(given.weights[0]).float32)
+        found = propagate_rows(method, machine, from_tap=from_tap, pairs=moments)
+        parts = ("visible", "hidden", "pairs") if moments else ()
+        found = found._replace(**{name: cast(getattr(found, name), given.dtype) for name in parts})
     hidden = sigmoid(found.hidden)
     if moments:
         visible, weight = given.units[0].mean(Theta(found.visible)), 1.0 / hidden.shape[0]
