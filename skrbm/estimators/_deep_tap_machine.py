@@ -349,10 +349,7 @@ class DeepTAPMachine(BaseRBM):
 def _layer_index(layer, n):
     """Return the number of a hidden layer in a machine, from 1, given as an index of ``n``."""
     if not isinstance(layer, Integral) or not -n <= layer < n:
-        raise ValueError(
-            f"layer must be an integer from {-n} to {n - 1}, the index of one of the {n} hidden "
-            f"layers, got {layer!r}"
-        )
+        raise ValueError(f"layer must be an integer from {-n} to {n - 1}, got {layer!r}")
     return int(layer) % n + 1
 
 

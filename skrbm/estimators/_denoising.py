@@ -85,10 +85,7 @@ class NormalNoise:
 
     def check(self, unit, Y):
         if unit.is_binary or unit.is_discrete or not (unit.takes_precision or unit.is_joint):
-            raise ValueError(
-                f"noise_variance is for real visible units, and these are {unit}; impute fills "
-                "in doubtful values that are made missing"
-            )
+            raise ValueError(f"noise_variance is for real visible units, and these are {unit}")
 
     def evidence(self, unit, Y):
         """Return (field, precision): y / s and 1 / s."""
@@ -96,9 +93,7 @@ class NormalNoise:
         with np.errstate(over="ignore"):
             field = Y * precision
         if precision > float(xp.finfo(Y.dtype).max) or not bool(xp.all(xp.isfinite(field))):
-            raise ValueError(
-                f"noise_variance={self.amount} is too small for values of Y in {Y.dtype}; give 0"
-            )
+            raise ValueError(f"noise_variance={self.amount} is too small for {Y.dtype}; give 0")
         return field, precision
 
 
@@ -132,9 +127,7 @@ def denoised(model, Y, noise, *, prior_mean, n_starts, n_steps, return_std, rand
     prior = _prior(model, machine, prior_mean, noise)
     is_bits = unit.values == (0.0, 1.0)
     if return_std and method is None and not is_bits:
-        raise ValueError(
-            "return_std needs inference by a fixed point, such as 'tap', or binary units"
-        )
+        raise ValueError("return_std needs inference by a fixed point, or binary units")
 
     def of_block(Y):
         Y = dense(Y)

@@ -117,15 +117,11 @@ def check_layers(machine, units, sizes, n_components):
         single = isinstance(n_components, Integral) and len(fitted) == 1
         before = fitted[0] if single else tuple(fitted)
         raise ValueError(
-            f"n_components={n_components}, but the fitted machine has {before} hidden units; set "
-            f"warm_start=False or n_components={before}"
+            f"n_components={n_components}, but the fitted machine has {before} hidden units"
         )
     for now, before in zip(units, machine.units, strict=True):
         if not now.asks_for(before):
-            raise ValueError(
-                f"{now} was asked for, but the fitted machine has {before}; set warm_start=False "
-                "or ask for the same units"
-            )
+            raise ValueError(f"{now} was asked for, but the fitted machine has {before}")
 
 
 def spread(machine):
@@ -157,10 +153,7 @@ def parts_of_init(init, name="random"):
     """Return what ``init`` is made of, three parts; those that a fitted estimator has are None."""
     parts = init if isinstance(init, tuple | list) else (init, None, None)
     if len(parts) != 3:
-        raise ValueError(
-            f"init must be {name!r}, a fitted estimator or the three arrays (components, "
-            f"intercept_hidden, intercept_visible), got {len(parts)} items"
-        )
+        raise ValueError(f"init must be {name!r}, a fitted estimator or three arrays")
     return parts
 
 

@@ -55,19 +55,13 @@ class Targets:
                 )
             return y
         if y.ndim != 1:
-            raise ValueError(
-                f"y has shape {tuple(y.shape)}, but this machine was fitted to one label, in one "
-                "dimension"
-            )
+            raise ValueError(f"y has shape {tuple(y.shape)}, but the machine is that of one label")
         known, last = ~_is_missing(y, self.unlabelled), len(self.classes) - 1
         labels, index = _plain(y[known]), np.full(len(y), -1)
         index[known] = np.minimum(np.searchsorted(self.classes, labels), last)
         others = self.classes[index[known]] != labels
         if others.any():
-            raise ValueError(
-                f"y contains labels that are not among the classes {self.classes}: "
-                f"{np.unique(labels[others])}"
-            )
+            raise ValueError(f"y has labels {np.unique(labels[others])} that are not in classes")
         V = (index[:, None] == np.arange(last + 1)[-self.n_outputs :]).astype(np.uint8)
         return V if known.all() else np.where(known[:, None], V, np.float32(np.nan))
 
@@ -145,10 +139,8 @@ def _check_outputs(y):
         raise ValueError(f"y in two dimensions must be numeric, got the dtype {y.dtype}")
     values, incomplete = y.data if sp.issparse(y) else y, has_missing(y)
     if not ((values == 0) | (values == 1) | (values != values)).all():
-        raise ValueError(
-            "y in two dimensions must contain only 0 and 1, or NaN where an output is missing, got "
-            f"the values {np.unique(values[values == values])[:5]}"
-        )
+        found = np.unique(values[values == values])[:5]
+        raise ValueError(f"y in two dimensions must contain only 0, 1 and NaN, got {found}")
     if sp.issparse(y) and incomplete:
         raise ValueError("a sparse y must not contain NaN; give a dense one")
     return y if sp.issparse(y) else y.astype(np.float32 if incomplete else np.uint8)
@@ -184,10 +176,7 @@ def targets_from(classes, n_outputs):
     if not np.array_equal(classes, np.unique(classes)):
         raise ValueError(f"classes must be sorted and distinct, got {classes}")
     if len(classes) != max(n_outputs, 2):
-        raise ValueError(
-            f"classes must be as many as outputs, or two of one output, got {len(classes)} of "
-            f"{n_outputs} output(s)"
-        )
+        raise ValueError(f"classes must be {max(n_outputs, 2)}, got {len(classes)}")
     return Targets(classes, one_unit=n_outputs == 1)
 
 

@@ -20,10 +20,7 @@ def keeps_features(method):
     @wraps(method)
     def wrapper(self, *args, **kwargs):
         if ranks().size > 1 and not getattr(self, "_fits_on_ranks", False):
-            raise ValueError(
-                f"{type(self).__name__} learns in one process only; fit it outside of "
-                "skrbm.distributed.use"
-            )
+            raise ValueError(f"{type(self).__name__} learns in one process only")
 
         def published():
             return vars(self).get("components_", vars(self).get("rbm_"))

@@ -41,10 +41,7 @@ def enumerable_layers(machine: Machine) -> Sequence[int] | None:
 def _given_or_enumerable(machine: Machine, layers: Sequence[int] | None) -> Sequence[int]:
     layers = enumerable_layers(machine) if layers is None else layers
     if layers is None:
-        raise ValueError(
-            f"the layers {machine.units} cannot be enumerated, as neither the even nor the odd "
-            "ones are all discrete; use method='smc'"
-        )
+        raise ValueError(f"layers of {machine.units} cannot be enumerated; use method='smc'")
     return layers
 
 

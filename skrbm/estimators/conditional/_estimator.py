@@ -282,10 +282,7 @@ class ConditionalRBM(
         if stopping is not None:
             index, validation = rows.split(stopping.validation_fraction, training.rng, index)
             if rows.has_missing and np.isnan(rows.V[rows.index[validation]]).all():
-                raise ValueError(
-                    f"early_stopping needs a known target, and the {len(validation)} validation "
-                    "rows have none"
-                )
+                raise ValueError("early_stopping needs a known target in the validation rows")
         monitor = ErrorMonitor(self._decision, rows, validation, stopping)
         options = {"n_iter": int(self.n_iter), "monitor": monitor, **callbacks}
         self._train(training, rows, index, rows.total, **options)

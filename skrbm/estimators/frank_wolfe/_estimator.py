@@ -281,10 +281,7 @@ class FrankWolfeRBM(DensityModel):
         evaluation, *seeds = seed_sequence(start["random_state"]).spawn(3)
         growth = self._growth(rows, path, early_stopping, like, seeds)
         if len(growth.mixture.units) > max_units:
-            raise ValueError(
-                f"init has {len(growth.mixture.units)} hidden units, more than "
-                f"max_components={max_units}"
-            )
+            raise ValueError(f"init has more than max_components={max_units} hidden units")
         self._evaluation_seed = evaluation.state
         self.visible_means_ = cast(from_numpy(growth.data.means, like), like.dtype)
         if progress is None:
@@ -348,10 +345,7 @@ class FrankWolfeRBM(DensityModel):
         if self.temperature == "learn" and self.step == "1/t":
             raise ValueError("temperature='learn' needs step='line_search'")
         if isinstance(self.temperature, Real) and mixture.counts.sum() > self.temperature + 1e-6:
-            raise ValueError(
-                f"temperature={self.temperature} bounds the sum of the multiplicities, which is "
-                f"{mixture.counts.sum():.4g} already"
-            )
+            raise ValueError(f"the multiplicities exceed temperature={self.temperature} already")
         with np.errstate(over="ignore"):
             if not machine_of(mixture, like).is_finite():
                 raise ValueError(f"parameters of init overflow {like.dtype}, the dtype of X")
@@ -395,10 +389,7 @@ class FrankWolfeRBM(DensityModel):
                 )
             return SampledModel(sampler, sampler.n_chains or _CHAINS, like, rng)
         if n_visible > MAX_UNITS:
-            raise ValueError(
-                f"inference='exact' needs at most {MAX_UNITS} visible units, and X has "
-                f"{n_visible} features"
-            )
+            raise ValueError(f"inference='exact' needs at most {MAX_UNITS} features")
         return ExactModel(n_visible, _CHAINS, like, rng)
 
     def _publish(self, path, kept, reason, chains):
@@ -426,8 +417,7 @@ class FrankWolfeRBM(DensityModel):
         sizes = [len(mixture.units) for mixture in self._training.machines]
         if n_components not in sizes:
             raise ValueError(
-                f"no machine on the path has {n_components} units; its sizes are "
-                f"{sorted(set(sizes))}"
+                f"no machine on the path has {n_components} units, but {sorted(set(sizes))}"
             )
         n_steps = len(sizes) - 1 - sizes[::-1].index(n_components)
         other, kept = copy.copy(self), self._training.machines[n_steps]
