@@ -31,6 +31,7 @@ _OFFSET_WEIGHT = 0.05  # of a new batch in the running means of the layers
 _CHECKED = 0.2, 0.5  # parts of the epochs after which chains and the likelihood are checked
 _CHECKED_ROWS = 256  # of data, whose main direction is that of the check
 _LEAST_PRECISION = 0.5  # of an unbounded unit after a step, over that before it
+_LOSS = 0.1  # nats below independent columns that need not be an error of the chains
 CORRELATED = 0.8  # autocorrelation over 50 sweeps above which they do not
 _MOST_SPREAD = 25.0  # mean square of samples of a real column, which is 1 in the data
 _MAX_RESTORED = 3  # times that a fit continues from the last checkpoint with half the length
@@ -252,9 +253,9 @@ class MomentLearner(BatchLearner):
         if before is None:
             state, rng = training.phase_state, training.rng
             mixing = self.phase.autocorrelation(training.machine, state, rows, rng)
-            tries = mixing > CORRELATED or gain < 0
+            tries = mixing > CORRELATED or gain < -_LOSS
         else:
-            tries = gain < before
+            tries = gain < before - _LOSS
         training.gain = gain
         if tries or before is not None:
             training.first = None
