@@ -7,10 +7,12 @@ correlated: documents of the size of 20 newsgroups (11 314 for training, 2000 wo
 lengths) with topics whose log-shares are normal and correlated; one word in ten comes from the
 whole vocabulary. docstrings: the docstrings of Python's library, NumPy, SciPy and scikit-learn.
 
-Both models have 50 topics. ReplicatedSoftmaxRBM has default settings; scikit-learn's
-LatentDirichletAllocation learns online with batches of 128 and 1024 documents, for at least the
-same processor time. Printed is the perplexity of half of the words of each test document, drawn at
-random, given the others.
+Both models have 50 topics, or ``--topics``. ReplicatedSoftmaxRBM has default settings;
+scikit-learn's LatentDirichletAllocation learns online with batches of 128 and 1024 documents, for
+at least the same processor time. Printed are the perplexity of half of the words of each test
+document, drawn at random, given the others, and the coherence of topics: the normalized pointwise
+mutual information of pairs among the ten words of a topic, by the documents in which they occur, on
+average.
 """
 
 import argparse
@@ -96,6 +98,18 @@ def words_of(lda):
     return lda.components_ / lda.components_.sum(axis=1, keepdims=True)
 
 
+def coherence(topics, X):
+    """Return the mean over topics of the normalized mutual information of pairs of their words."""
+    occurs = (X != 0).astype(np.float64)
+    joint = (occurs.T @ occurs).toarray() / X.shape[0]
+    p = np.diag(joint)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = np.log(joint / np.outer(p, p)) / -np.log(joint)
+    values[joint == 0] = -1.0
+    first, second = np.triu_indices(topics.shape[1], 1)
+    return float(np.mean(values[topics[:, first], topics[:, second]]))
+
+
 def completion(log_probabilities, B):
     """Return the perplexity of the words of B."""
     total = 0.0
@@ -105,10 +119,10 @@ def completion(log_probabilities, B):
     return float(np.exp(-total / B.sum()))
 
 
-def fit_topics(X, seconds, batch_size, seed):
+def fit_topics(X, n_topics, seconds, batch_size, seed):
     """Return topics that had at least as much processor time, and the time."""
     lda = LatentDirichletAllocation(
-        N_TOPICS,
+        n_topics,
         learning_method="online",
         batch_size=batch_size,
         total_samples=X.shape[0],
@@ -134,14 +148,18 @@ def measured(args, seed):
     train, test = X[:n], X[n : n + N_TEST]
     A, B = halves(test, np.random.default_rng(seed))
     total = train.sum(axis=0) + 1 / N_WORDS
-    yield "word frequencies", 0.0, completion([np.log(total / total.sum())] * N_TEST, B)
+    yield "word frequencies", 0.0, completion([np.log(total / total.sum())] * N_TEST, B), np.nan
     begin = time.process_time()
-    rbm = ReplicatedSoftmaxRBM(N_TOPICS, n_iter=args.epochs, random_state=seed).fit(train)
+    rbm = ReplicatedSoftmaxRBM(args.topics, n_iter=args.epochs, random_state=seed).fit(train)
     seconds = time.process_time() - begin
-    yield "ReplicatedSoftmaxRBM", seconds, completion(next_word_of_rbm(rbm, A), B)
+    words = rbm.top_words(np.arange(X.shape[1]), 10)
+    found = completion(next_word_of_rbm(rbm, A), B), coherence(words, X)
+    yield "ReplicatedSoftmaxRBM", seconds, *found
     for batch_size in (128, 1024):
-        lda, spent = fit_topics(train, seconds, batch_size, seed)
-        yield f"LDA, {batch_size}", spent, completion(next_word_of_topics(lda, A), B)
+        lda, spent = fit_topics(train, args.topics, seconds, batch_size, seed)
+        words = np.argsort(-words_of(lda), axis=1)[:, :10]
+        found = completion(next_word_of_topics(lda, A), B), coherence(words, X)
+        yield f"LDA, {batch_size}", spent, *found
 
 
 def main():
@@ -149,6 +167,7 @@ def main():
     parser.add_argument("corpus", choices=["correlated", "docstrings"])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--topics", type=int, default=N_TOPICS)
     parser.add_argument("--train", type=int, default=11314)
     args = parser.parse_args()
     heading(__file__, args)
@@ -161,8 +180,10 @@ def main():
     rows = []
     for name, numbers in found.items():
         mean, std = np.mean(numbers, axis=0), np.std(numbers, axis=0)
-        rows.append([name, *(f"{m:.1f} ± {s:.1f}" for m, s in zip(mean, std, strict=True))])
-    table(["model", "processor time (s)", "perplexity"], rows)
+        digits = 1, 1, 3
+        numbers = zip(mean, std, digits, strict=True)
+        rows.append([name, *(f"{m:.{d}f} ± {s:.{d}f}" for m, s, d in numbers)])
+    table(["model", "processor time (s)", "perplexity", "coherence"], rows)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from ..evaluation._lengths import length_partitions
 from ..exceptions import LikelihoodWarning
 from ..inference import Gibbs, draw_visible, last_visible, method_names, resolve
 from ..inputs import check_rows, machine_from
-from ..learning import CountedPhase, CountParameters, DataPhase
+from ..learning import CountedDataPhase, CountedPhase, CountParameters
 from ..machine import conditional, in_double, precise_free_energy
 from ..units import Bernoulli, Multinomial
 from ._base import BaseRBM
@@ -154,7 +154,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
             )
         if optimizer.makes_zeros:
             raise ValueError(f"weights of counts have no zeros: set penalty='l2' in {optimizer}")
-        phase = DataPhase if sampler.start == "data" else CountedPhase
+        phase = CountedDataPhase if sampler.start == "data" else CountedPhase
         return Recipe(phase(sampler), optimizer, CountParameters())
 
     # ------------------------------------------------------------------- the fitted machine
@@ -399,9 +399,8 @@ def _warn_uncertain(lengths, std):
     if unsure.any():
         warnings.warn(
             f"log Z is uncertain for documents of {lengths[unsure].min():.0f} words and more: its "
-            f"standard error is up to {std[unsure].max():.2f} nats. Chains mix better after "
-            "training with a smaller learning_rate or a larger alpha; fewer hidden units than 13 "
-            "are summed over exactly",
+            f"standard error is up to {std[unsure].max():.2f} nats; with at most 12 hidden "
+            "units it is exact",
             LikelihoodWarning,
             stacklevel=5,
         )

@@ -58,7 +58,7 @@ class LengthPartitions(NamedTuple):
 
 
 @one_blas_thread
-def length_partitions(machine, rng, longest):
+def length_partitions(machine, rng, longest, n_chains=_CHAINS):
     """Return log Z of numbers of draws up to ``longest``, a :class:`LengthPartitions`.
 
     It is exact where hidden units have few configurations. Otherwise what is found for a number
@@ -81,13 +81,12 @@ def length_partitions(machine, rng, longest):
             np.zeros(1), log_weights[None, None, :], slopes[None, None, :], log_z0
         )
     # Exact samples for one draw, by the probabilities of the columns.
-    n_chains = _RUNS * _CHAINS
     columns = -precise_free_energy(machine, sp.eye_array(n_words, format="csr"))
     log_z1 = float(log_sum_exp(columns))
-    rows = np.broadcast_to(np.exp(columns - log_z1), (n_chains, n_words))
-    X = rng.multinomial(np.ones(n_chains), rows)
+    rows = np.broadcast_to(np.exp(columns - log_z1), (_RUNS * n_chains, n_words))
+    X = rng.multinomial(np.ones(_RUNS * n_chains), rows)
     hidden = Gibbs().state_at(machine, X, rng).layers[1]
-    points = [(1, np.full(n_chains, log_z1), slopes_of(hidden))]
+    points = [(1, np.full(_RUNS * n_chains, log_z1), slopes_of(hidden))]
     while points[-1][0] < longest:
         length, log_weights, slopes = points[-1]
         step = max(1, int(_SPREAD / max(float(np.std(slopes)), 1e-9)))
@@ -98,7 +97,7 @@ def length_partitions(machine, rng, longest):
         hidden = _swept(machine, rng, length, hidden)
         points.append((length, log_weights, slopes_of(hidden)))
     lengths, *parts = (np.array(part) for part in zip(*points, strict=True))
-    by_run = (part.reshape(len(points), _RUNS, _CHAINS) for part in parts)
+    by_run = (part.reshape(len(points), _RUNS, n_chains) for part in parts)
     return LengthPartitions(lengths, *by_run, log_z0)
 
 

@@ -11,7 +11,7 @@ from ._chains import (
     NoisePhase,
     remaining,
 )
-from ._counted import CountedPhase
+from ._counted import CountedDataPhase, CountedPhase
 from ._early_stopping import EarlyStopping
 from ._fixed_points import STARTS, DeepPhase, FixedPointPhase
 from ._labels import LabelColumns

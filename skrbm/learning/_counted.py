@@ -18,7 +18,7 @@ import numpy as np
 from ..arrays import cast, from_numpy, log_sum_exp, namespace, to_numpy
 from ..machine import condition, conditional
 from ..units import Multinomial
-from ._chains import ChainPhase
+from ._chains import ChainPhase, DataPhase
 
 _RATIO = 1.25  # of the numbers of draws of further chains
 _ROUNDS = 10  # of proposed exchanges between neighbours, for each batch
@@ -67,6 +67,13 @@ class CountedPhase(ChainPhase):
         bridge = bridge._replace(hidden=_hidden_given(machine, field, bridge.lengths, rng))
         chains = state.chains._replace(layers=(rows, hidden))
         return state._replace(chains=chains, more=bridge)
+
+
+@dataclass(frozen=True)
+class CountedDataPhase(DataPhase):
+    """Chains of counts that start at the rows of the batch."""
+
+    remedy = "; let chains be persistent, inference='gibbs'"
 
 
 def _hidden_given(machine, field, lengths, rng):

@@ -7,10 +7,11 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._ranks import ranks
-from ..arrays import Columns, cast, namespace, row_sums, to_numpy
+from ..arrays import Columns, cast, make_rng, namespace, row_sums, to_numpy
+from ..evaluation._lengths import length_partitions
 from ..evaluation._observed import QUICK
 from ..exceptions import DivergenceError
-from ..inference import by_site, held
+from ..inference import LogPartition, by_site, held
 from ..inputs import split_missing
 from ._loop import Monitor
 from ._penalties import share_of_zeros
@@ -31,6 +32,9 @@ _DIRECTIONS = 8  # in which the rows of data differ most, along which moments ar
 _LEAST_ROWS = 100  # for which that tells anything
 _INCOMPLETE_ROWS, _LEAST_INCOMPLETE = 100, 20  # rows with missing values that are compared,
 _ANNEALED = 2**21  # at most so many times the number of weights: about a second
+# Chains in each run that estimates log Z of counts, and about how many multiplications with each
+# weight that takes: of 64 chains, at 100 totals.
+_CHAINS_OF_TOTALS, _COST_OF_TOTALS = 8, 2**13
 _MOST_COLUMNS = 10_000  # for which it takes little memory
 
 
@@ -254,6 +258,8 @@ class LikelihoodMonitor(Monitor):
                 remedy = self.phase().remedy
                 if self.has_rate:
                     remedy = "; lower learning_rate, or scale X"
+                    if self._is_of_counts(density):
+                        remedy = "; lower learning_rate, or set it to 'auto'"
                 return (
                     f"The log-likelihood of training rows, {likelihood:.4g}, is below that of "
                     f"independent columns, {np.average(independent, weights=weights):.4g}{remedy}."
@@ -269,6 +275,8 @@ class LikelihoodMonitor(Monitor):
 
     def _compared(self, density):
         """Return which rows are compared with independent units, and log Z."""
+        if self._is_of_counts(density):
+            return self._counts_compared(density.machine)
         index = self._rows_compared(density)
         if self.log_z is not None or not self.rows.has_missing:
             return index if self.log_z is not None else index[:0], self.log_z
@@ -284,9 +292,17 @@ class LikelihoodMonitor(Monitor):
             return self.train
         n_rows = _ANNEALED // math.prod(density.machine.weights[0].shape)
         index = self.train[: min(n_rows, _INCOMPLETE_ROWS)]
-        if len(index) < _LEAST_INCOMPLETE or self._is_of_counts(density):
-            return self.train[:0]
-        return index
+        return index if len(index) >= _LEAST_INCOMPLETE else index[:0]
+
+    def _counts_compared(self, machine):
+        """Return which rows of counts are compared, and log Z of their totals."""
+        if math.prod(machine.weights[0].shape) * _COST_OF_TOTALS > _LAST:
+            return self.train[:0], None
+        index = self.train[:_FEWER_ROWS]
+        totals = self._values(machine.units[0].totals, index)
+        rng = make_rng(self.seed, np.empty(0))
+        value, std = length_partitions(machine, rng, totals.max(), _CHAINS_OF_TOTALS).at(totals)
+        return index, LogPartition(value, float(std.mean()))
 
     def _independent(self, density, index):
         """Return log-likelihoods of rows by independent units fitted to the data."""
@@ -300,7 +316,7 @@ class LikelihoodMonitor(Monitor):
             if unit.is_joint and observed is not None:
                 own = held(unit, rows, observed).log_partition(theta)
                 return volume + row_sums(own) - unit.total_log_partition(theta)
-            log_z = unit.log_partition(theta)
+            log_z = unit.of_rows(rows).log_partition(theta)
             if observed is not None:
                 log_z = namespace(rows).where(by_site(unit, observed), log_z, 0 * log_z)
             return volume + unit.log_weight(theta, rows) - row_sums(log_z)

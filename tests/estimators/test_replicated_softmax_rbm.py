@@ -4,6 +4,7 @@ Random tests use fixed seeds and a level of 1e-6 for each test.
 """
 
 import tracemalloc
+import warnings
 from itertools import product
 
 import numpy as np
@@ -12,6 +13,7 @@ import scipy.sparse as sp
 from _estimators import build
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, gammaln, logsumexp
+from sklearn.exceptions import ConvergenceWarning
 
 from skrbm import ReplicatedSoftmaxRBM
 from skrbm.evaluation import diagnose, log_partition
@@ -154,6 +156,17 @@ def test_long_documents_are_learnt_although_their_chains_do_not_mix():
     of_topics = logsumexp(new @ np.log(words.T + 1e-300) - np.log(n_topics), axis=1)
     rbm = ReplicatedSoftmaxRBM(8, n_iter=60, batch_size=25, random_state=0).fit(X[:200])
     assert rbm.perplexity(new) < 2 * np.exp(-of_topics.sum() / new.sum())
+
+
+@pytest.mark.parametrize("n_components", [4, 14])  # by an exact log Z, and by an estimate
+def test_a_fit_that_is_worse_than_independent_words_warns(n_components):
+    X = topics(300)
+    params = {"n_components": n_components, "n_iter": 5}
+    with pytest.warns(ConvergenceWarning, match="lower learning_rate"):
+        small(learning_rate=5.0, **params).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        small(**params).fit(X)
 
 
 def test_centred_gradient_is_the_chain_rule():
