@@ -2,10 +2,12 @@
 
     python examples/benchmarks/topics.py correlated [--seeds 3] [--epochs 40] [--train 11314]
     python examples/benchmarks/topics.py docstrings
+    python examples/benchmarks/topics.py sklearn --topics 20
 
 correlated: documents of the size of 20 newsgroups (11 314 for training, 2000 words, log-normal
 lengths) with topics whose log-shares are normal and correlated; one word in ten comes from the
 whole vocabulary. docstrings: the docstrings of Python's library, NumPy, SciPy and scikit-learn.
+sklearn: those of scikit-learn alone, with a quarter as test set.
 
 Both models have 50 topics, or ``--topics``. ReplicatedSoftmaxRBM has default settings;
 scikit-learn's LatentDirichletAllocation learns online with batches of 128 and 1024 documents, for
@@ -50,12 +52,14 @@ def correlated(n, rng):
     return sp.vstack(rows, format="csr")
 
 
-def docstrings(rng):
+def docstrings(rng, packages=("numpy", "scipy", "sklearn"), with_library=True):
     """Return counts of the docstrings of installed packages, in a random order."""
     paths = sysconfig.get_paths()
     site, stdlib = Path(paths["purelib"]), Path(paths["stdlib"])
-    files = {file for file in stdlib.rglob("*.py") if site not in file.parents}
-    for package in ("numpy", "scipy", "sklearn"):
+    files = set()
+    if with_library:
+        files = {file for file in stdlib.rglob("*.py") if site not in file.parents}
+    for package in packages:
         files |= set((site / package).rglob("*.py"))
     texts, kinds = set(), (ast.FunctionDef, ast.ClassDef, ast.Module)
     for path in files:
@@ -142,13 +146,16 @@ def measured(args, seed):
     rng = np.random.default_rng(seed)
     if args.corpus == "docstrings":
         X = docstrings(rng)
+    elif args.corpus == "sklearn":
+        X = docstrings(rng, ("sklearn",), with_library=False)
     else:
         X = correlated(args.train + N_TEST, rng)
-    n = min(args.train, X.shape[0] - N_TEST)
-    train, test = X[:n], X[n : n + N_TEST]
+    n_test = min(N_TEST, X.shape[0] // 4)
+    n = min(args.train, X.shape[0] - n_test)
+    train, test = X[:n], X[n : n + n_test]
     A, B = halves(test, np.random.default_rng(seed))
     total = train.sum(axis=0) + 1 / N_WORDS
-    yield "word frequencies", 0.0, completion([np.log(total / total.sum())] * N_TEST, B), np.nan
+    yield "word frequencies", 0.0, completion([np.log(total / total.sum())] * n_test, B), np.nan
     begin = time.process_time()
     rbm = ReplicatedSoftmaxRBM(args.topics, n_iter=args.epochs, random_state=seed).fit(train)
     seconds = time.process_time() - begin
@@ -164,7 +171,7 @@ def measured(args, seed):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("corpus", choices=["correlated", "docstrings"])
+    parser.add_argument("corpus", choices=["correlated", "docstrings", "sklearn"])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--topics", type=int, default=N_TOPICS)
