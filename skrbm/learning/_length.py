@@ -14,9 +14,10 @@ _BITS = 10.0, 0.075, 3.0
 _REAL = 0.0, 0.15, 3.0
 _INTERVAL = 0.0, 0.15, 1.0  # rare values lie far out
 _JOINT = 0.0, 0.05, 3.0  # columns with a precision matrix, which has many entries
-# Largest divergence of counts of draws, whose columns are one site. Free energies of long rows grow
+# Bounds of the divergence of counts of draws, whose columns are one site; between them it is one
+# nat for each column. Free energies of long rows grow
 # within a few steps, so that each step is measured.
-_DRAWS = 1000.0
+_DRAWS = 100.0, 1000.0
 _FIRST_STEPS = 10  # all of them are measured, since the first length is a guess
 _GROWTH = 1.5  # largest factor on the length by a measurement
 _MEMORY = 0.1  # weight of a new measurement in the running mean
@@ -75,7 +76,8 @@ class StepLength:
         unit, scale = units[0], bit_length(units)
         is_one_site = n_columns > 1 and len(unit.groups(n_columns)) == 1
         if is_one_site and not unit.has_bits:
-            return cls(_DRAWS, _REAL[2], every=1)
+            least, most = _DRAWS
+            return cls(min(max(least, n_columns), most), _REAL[2], every=1)
         if math.isfinite(scale):
             least, column, cap = _BITS
         elif unit.is_joint:
