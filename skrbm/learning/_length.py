@@ -15,8 +15,8 @@ _REAL = 0.0, 0.15, 3.0
 _INTERVAL = 0.0, 0.15, 1.0  # rare values lie far out
 _JOINT = 0.0, 0.05, 3.0  # columns with a precision matrix, which has many entries
 # Bounds of the divergence of counts of draws, whose columns are one site; between them it is one
-# nat for each column. Free energies of long rows grow
-# within a few steps, so that each step is measured.
+# nat for each column. Free energies of long rows grow within a few steps, so that each step is
+# measured.
 _DRAWS = 100.0, 1000.0
 _FIRST_STEPS = 10  # all of them are measured, since the first length is a guess
 _GROWTH = 1.5  # largest factor on the length by a measurement
