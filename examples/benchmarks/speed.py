@@ -164,18 +164,22 @@ def calls(repeats):
 
 
 def chains_of_real_columns(X, n_components, n_steps, n_iter, batch_size=100):
-    """Compute the matrix products and random numbers of ``n_steps`` steps for each batch."""
+    """Compute the matrix products and random numbers of ``n_steps`` steps for each batch.
+
+    All steps count in the moments.
+    """
     rng, W = np.random.default_rng(0), np.zeros((n_components, X.shape[1]))
     V = X[:batch_size].copy()
     for _ in range(n_iter):
         for start in range(0, len(X), batch_size):
             rows = X[start : start + batch_size]
-            data = 1 / (1 + np.exp(-rows @ W.T))
+            data, model = 1 / (1 + np.exp(-rows @ W.T)), np.zeros_like(W)
             for _ in range(n_steps):
                 means = 1 / (1 + np.exp(-V @ W.T))
                 H = (rng.random(means.shape) < means).astype(float)
                 V = H @ W + rng.standard_normal(V.shape)
-            W += 1e-3 * (data.T @ rows - means.T @ V) / batch_size
+                model += means.T @ V
+            W += 1e-3 * (data.T @ rows - model / n_steps) / batch_size
     return W
 
 
