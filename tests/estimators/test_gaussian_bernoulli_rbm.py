@@ -299,7 +299,7 @@ def test_denoise_gives_posterior_means():
     assert_array_equal(known().denoise(Y, noise_variance=0), Y)
     with pytest.raises(ValueError, match="noise_variance must be a finite number >= 0"):
         known().denoise(Y, noise_variance=-1)
-    with pytest.raises(ValueError, match=r"noise_variance=1e-310 is too small .* in float64"):
+    with pytest.raises(ValueError, match="noise_variance=1e-310 is too small"):
         known().denoise(Y, noise_variance=1e-310)
 
 
