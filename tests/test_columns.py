@@ -267,7 +267,7 @@ def test_noise_is_removed_as_by_units_of_one_kind():
     assert np.abs(plain - X).max() > 0.1
     assert_allclose(mixed, plain, rtol=0, atol=1e-12)
     counts = RBM(2, visible=ColumnUnits([(Poisson(), 1), (Gaussian(), 1)])).fit(abs(X[:, :2]) // 1)
-    with pytest.raises(ValueError, match="impute"):
+    with pytest.raises(ValueError, match="real visible units"):
         counts.denoise(X[:, :2], noise_variance=0.5)
 
 
