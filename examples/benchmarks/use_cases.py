@@ -7,8 +7,9 @@ is hidden. The error is the root mean squared one of numbers in standard deviati
 and in the mixed table also the share of wrong labels, for which other imputers see ordinal codes.
 
 Outliers: the training rows hold 5 % of another class (malignant tumours, a class of wine, threes
-among eights), or in the mixed table rows that were put together of two rows. The score is the area
-under the ROC curve for these. Other detectors see standardized numbers and one-hot labels.
+among eights), or in the mixed table rows in which three of six values were replaced by those of
+other rows. The score is the area under the ROC curve for these. Other detectors see standardized
+numbers and one-hot labels.
 
 Recommendations: held-out ratings, and held-out choices, of generated users (recommendations.py).
 
