@@ -217,6 +217,14 @@ def optimizer_of(estimator):
     return kind(**{field.name: own[field.name] for field in fields(kind) if field.name in own})
 
 
+def _named_optimizer(estimator):
+    """Return how the optimizer that an estimator has by name is written as an object."""
+    found = optimizer_of(estimator)
+    values = [(field.name, getattr(found, field.name), field.default) for field in fields(found)]
+    changed = ", ".join(f"{name}={value!r}" for name, value, usual in values if value != usual)
+    return f"{type(found).__name__}({changed})"
+
+
 class Estimator(BaseEstimator):
     """scikit-learn's estimator, with clear errors about objects among the parameters."""
 
@@ -243,8 +251,9 @@ class Estimator(BaseEstimator):
         for key in params:
             name, _, nested = key.partition("__")
             if nested and name in own and not hasattr(own[name], "set_params"):
+                first = f": set {name}={_named_optimizer(self)} first" * (name == "optimizer")
                 raise ValueError(
-                    f"{key} needs an object with parameters for {name}, not {own[name]!r}"
+                    f"{key} needs an object with parameters for {name}, not {own[name]!r}{first}"
                 )
         return super().set_params(**params)
 

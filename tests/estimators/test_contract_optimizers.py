@@ -1,5 +1,6 @@
 """Contract of all estimators with ``optimizer``: names, objects, and changes of them."""
 
+import re
 import traceback
 
 import numpy as np
@@ -26,6 +27,7 @@ from skrbm import (
     GaussianBernoulliRBM,
     ReplicatedSoftmaxRBM,
 )
+from skrbm.estimators._shared import optimizer_of
 from skrbm.inference import (
     TAP,
     AdaptiveTAP,
@@ -174,3 +176,15 @@ def test_a_fit_is_few_calls_deep(monkeypatch):
     monkeypatch.setattr(Bernoulli, "sample", counted)
     RBM(3, n_iter=2, random_state=0).fit(X)
     assert depths and max(depths) <= 12
+
+
+@optimized
+def test_a_parameter_of_a_named_optimizer_needs_the_object_that_the_error_gives(Estimator):
+    estimator = Estimator()
+    if not isinstance(estimator.optimizer, str):
+        return
+    with pytest.raises(ValueError, match="optimizer") as caught:
+        estimator.set_params(optimizer__alpha=0.01)
+    given = eval(re.search(r"set optimizer=(.+) first", str(caught.value))[1], {"SGD": SGD})
+    assert given == optimizer_of(estimator)
+    assert estimator.set_params(optimizer=given, optimizer__alpha=0.01).optimizer.alpha == 0.01
