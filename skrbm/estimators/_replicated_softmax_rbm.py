@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -329,8 +330,9 @@ class ReplicatedSoftmaxRBM(BaseRBM):
 
         Parameters
         ----------
-        vocabulary : array-like of str of shape (n_features,)
-            The words of the columns, such as ``CountVectorizer().get_feature_names_out()``.
+        vocabulary : array-like of str of shape (n_features,), or dict
+            The words of the columns, such as ``CountVectorizer().get_feature_names_out()``; or
+            their columns by word, as in its ``vocabulary_``.
         n : int, default=10
             Number of words of a unit.
 
@@ -343,6 +345,8 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         """
         check_is_fitted(self, "components_")
         check_count("n", n, 1)
+        if isinstance(vocabulary, Mapping):
+            vocabulary = sorted(vocabulary, key=vocabulary.get)
         words, W = np.asarray(vocabulary), to_numpy(self.components_)
         if words.shape != W.shape[1:]:
             raise ValueError(f"vocabulary has shape {words.shape}, and X {W.shape[1]} columns")

@@ -252,6 +252,8 @@ def test_top_words_are_those_that_a_unit_makes_more_probable():
     gains = p * np.exp(rbm.components_)
     order = np.argsort(-(gains - p), axis=1)
     assert_array_equal(rbm.top_words(words, 3), words[order[:, :3]])
+    places = {word: i for i, word in reversed([*enumerate(words)])}
+    assert_array_equal(rbm.top_words(places, 3), words[order[:, :3]])
     with pytest.raises(ValueError, match="vocabulary"):
         rbm.top_words(words[:5])
 
