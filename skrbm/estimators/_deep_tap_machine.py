@@ -233,6 +233,7 @@ class DeepTAPMachine(BaseRBM):
                 verbose=self.verbose,
                 random_state=int(rng.integers(2**31 - 1, 1)[0]),
             )
+            rbm._shown_as = f"{type(self).__name__}, layer {l + 1}"
             try:
                 with warnings.catch_warnings():  # of the range of X, and that this is not the end
                     for category in (DataRangeWarning, ConvergenceWarning):

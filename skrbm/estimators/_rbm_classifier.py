@@ -54,6 +54,7 @@ class LabelledRBM(RBM):
     """Machine whose last visible columns are labels, which RBMClassifier fits."""
 
     labels = encoder = None
+    _shown_as = "RBMClassifier"
 
     def _encode(self, X, reset=False, *, sparse=True, **can):
         """Return rows that RBMClassifier has checked; in sparse ones labels may be NaN."""

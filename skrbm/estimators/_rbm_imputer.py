@@ -1,5 +1,6 @@
 """Imputation of missing values as a step of a pipeline."""
 
+from inspect import signature
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from .._sklearn import (
 from ..inputs import is_frame
 from ._shared import Estimator
 from ._training import keeps_features
-from ._wrapped import as_table, fitted_density, observed_columns
+from ._wrapped import as_table, fit_density, observed_columns
 
 
 class RBMImputer(TransformerMixin, Estimator):
@@ -34,9 +35,9 @@ class RBMImputer(TransformerMixin, Estimator):
     Parameters
     ----------
     estimator : density estimator or None, default=None
-        An estimator with the method ``impute``, such as :class:`RBM`, :class:`TAPRBM` or
-        :class:`TabularRBM`. None is ``RBM(64)`` if all columns are binary numbers,
-        ``RBM(64, visible="gaussian")`` for other arrays of numbers, and
+        An estimator with the method ``impute(X, n_draws, random_state)``, such as :class:`RBM`,
+        :class:`TAPRBM` or :class:`TabularRBM`. None is ``RBM(64)`` if all columns are binary
+        numbers, ``RBM(64, visible="gaussian")`` for other arrays of numbers, and
         ``TabularRBM(64, covariance="full")`` for DataFrames, text, and arrays with some binary or
         constant columns.
     add_indicator : bool, default=False
@@ -113,18 +114,27 @@ class RBMImputer(TransformerMixin, Estimator):
         -------
         self : object
         """
+        options = () if self.estimator is None else signature(self.estimator.impute).parameters
+        if self.estimator is not None and not {"n_draws", "random_state"} <= {*options}:
+            raise ValueError(
+                f"estimator={self.estimator!r}: its impute takes no n_draws and no random_state"
+            )
         columns, missing = observed_columns(self, X, reset=True)
         kept = ~missing.all(axis=0)
         if not kept.any():
             raise ValueError("X has no observed value in any column")
         seed = int(check_random_state(self.random_state).randint(2**31))
         columns = [column for column, has in zip(columns, kept, strict=True) if has]
-        self.estimator_ = fitted_density(
-            self, _safe_indexing(as_table(X), np.flatnonzero(kept), axis=1), columns, seed
-        )
-        self._kept, self._seed, self.indicator_ = kept, seed, None
+        indicator = None
         if self.add_indicator:
-            self.indicator_ = MissingIndicator(error_on_new=False).fit(_as_nan(missing))
+            indicator = MissingIndicator(error_on_new=False).fit(_as_nan(missing))
+
+        def publish(density):
+            self.estimator_, self.indicator_ = density, indicator
+            self._kept, self._seed = kept, seed
+
+        X = _safe_indexing(as_table(X), np.flatnonzero(kept), axis=1)
+        fit_density(self, X, columns, seed, publish)
         return self
 
     def transform(self, X):

@@ -5,15 +5,16 @@ from numbers import Real
 from typing import ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import OutlierMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn import HasMethods, Interval, _fit_context
 from ..exceptions import DataRangeWarning
 from ._shared import Estimator
 from ._training import keeps_features
-from ._wrapped import as_table, fitted_density, observed_columns, without_column
+from ._wrapped import as_table, fit_density, observed_columns, without_column
 
 
 class RBMOutlierDetector(OutlierMixin, Estimator):
@@ -81,6 +82,8 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = tags.input_tags.string = True
+        given = self.estimator
+        tags.input_tags.sparse = given is not None and get_tags(given).input_tags.sparse
         return tags
 
     @_fit_context(prefer_skip_nested_validation=False)
@@ -90,32 +93,42 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
 
         Parameters
         ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Missing values are NaN, None or NA.
+        X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features)
+            Missing values are NaN, None or NA. Sparse X is for an ``estimator`` that takes it.
         y : Ignored
 
         Returns
         -------
         self : object
         """
-        columns, missing = observed_columns(self, X, reset=True)
-        if missing.all(axis=0).any():
+        X, columns, missing = self._checked(X, reset=True)
+        if missing is not None and missing.all(axis=0).any():
             empty = np.flatnonzero(missing.all(axis=0)).tolist()
             raise ValueError(f"X has no observed value in columns {empty}")
         seed = int(check_random_state(self.random_state).randint(2**31))
         # With few units, it learns what most rows have in common, but not the outliers among them.
         options = {"n_components": 8, "is_table": True}
-        density = fitted_density(self, as_table(X), columns, seed, **options)
-        offset = float(np.quantile(density.score_samples(as_table(X)), self.contamination))
-        self.estimator_, self.offset_ = density, offset
+
+        def publish(density):
+            offset = float(np.quantile(density.score_samples(X), self.contamination))
+            self.estimator_, self.offset_ = density, offset
+
+        fit_density(self, X, columns, seed, publish, **options)
         return self
+
+    def _checked(self, X, reset):
+        """Return X, its columns, and which of its values are missing, None if X is sparse."""
+        if sp.issparse(X) and get_tags(self).input_tags.sparse:
+            options = {"dtype": None, "ensure_all_finite": "allow-nan"}
+            return validate_data(self, X, reset=reset, accept_sparse=True, **options), None, None
+        return as_table(X), *observed_columns(self, X, reset=reset)
 
     def score_samples(self, X):
         """Compute the log-likelihood of each row, in which missing values are summed out.
 
         Parameters
         ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
+        X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features)
 
         Returns
         -------
@@ -123,15 +136,15 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
             In nats; the lower, the more abnormal.
         """
         check_is_fitted(self)
-        observed_columns(self, X, reset=False)
-        return self.estimator_.score_samples(as_table(X))
+        X, *_ = self._checked(X, reset=False)
+        return self.estimator_.score_samples(X)
 
     def decision_function(self, X):
         """Compute scores less ``offset_``, which are negative for outliers.
 
         Parameters
         ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
+        X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features)
 
         Returns
         -------
@@ -145,7 +158,7 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
 
         Parameters
         ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
+        X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features)
 
         Returns
         -------
@@ -162,7 +175,7 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
 
         Parameters
         ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
+        X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features)
             The rows to explain.
 
         Returns
@@ -170,8 +183,9 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
         scores : ndarray of shape (n_samples, n_features)
             log p(x_i | other columns) in nats; NaN where x_i is missing.
         """
+        X = X.toarray() if sp.issparse(X) else X
         scores = self.score_samples(X)
-        X, (columns, missing) = as_table(X), observed_columns(self, X, reset=False)
+        X, columns, missing = self._checked(X, reset=False)
         found = np.full((len(scores), len(columns)), np.nan)
         for j in range(len(columns)):
             with warnings.catch_warnings():  # of unseen values, which the scores have caused

@@ -14,6 +14,7 @@ from ..learning import Trainer, recorder
 def keeps_features(method):
     """Put all attributes back if a fit ends before anything is published.
 
+    An interruption gets a note that says what it leaves, of the outermost estimator that fits.
     Raises ValueError where several processes fit an estimator that learns in one only.
     """
 
@@ -23,7 +24,8 @@ def keeps_features(method):
             raise ValueError(f"{type(self).__name__} learns in one process only")
 
         def published():
-            return vars(self).get("components_", vars(self).get("rbm_"))
+            names = ("components_", "rbm_", "estimator_")
+            return next((vars(self)[name] for name in names if name in vars(self)), None)
 
         def own():
             return {k: v for k, v in vars(self).items() if not is_of_scikit_learn(k)}
@@ -32,11 +34,16 @@ def keeps_features(method):
         before.pop("_progress", None)  # which serves once
         try:
             return method(self, *args, **kwargs)
-        except BaseException:
-            if published() is first:
+        except BaseException as error:
+            is_new = published() is not first
+            if not is_new:
                 for name in own():
                     vars(self).pop(name)
                 vars(self).update(before)
+            if isinstance(error, KeyboardInterrupt):
+                inner, note = vars(error).get("_of_fit"), _of_interruption(self, is_new)
+                others = [text for text in getattr(error, "__notes__", []) if text != inner]
+                error.__notes__, error._of_fit = [*others, note], note
             raise
 
     return wrapper
@@ -46,10 +53,20 @@ def is_automatic(estimator):
     return isinstance(estimator.learning_rate, str)
 
 
-def continued_by(estimator):
-    """Return what continues a fit of an estimator after an interruption, for messages."""
+def _of_interruption(estimator, is_new):
+    """Return what an interrupted fit has left, and what continues it, a sentence."""
+    name = type(estimator).__name__
+    if not is_new:
+        return f"{name} is as it was before the call."
     ways = ["fit with warm_start=True"] * ("warm_start" in estimator.get_params(deep=False))
-    return " or ".join(ways + ["partial_fit"] * hasattr(estimator, "partial_fit"))
+    ways += ["partial_fit"] * hasattr(estimator, "partial_fit")
+    owner = "estimator_." * ("estimator_" in vars(estimator))
+    n_iter = getattr(vars(estimator).get("estimator_", estimator), "n_iter_", None)
+    return (
+        f"{name} has the parameters of its last complete epoch ({owner}n_iter_={n_iter}) and is "
+        f"ready for use, unless a search was fitting a copy of it"
+        f"{'; to continue, call ' * bool(ways)}{' or '.join(ways)}."
+    )
 
 
 def trainer_of(estimator, learner, optimizer, publish, attributes, **options):
@@ -59,14 +76,14 @@ def trainer_of(estimator, learner, optimizer, publish, attributes, **options):
     factor on what is found in training.
     """
     prints = estimator.verbose and ranks().rank == 0
-    record = recorder(estimator.history_, type(estimator).__name__ if prints else None)
+    name = getattr(estimator, "_shown_as", type(estimator).__name__)
+    record = recorder(estimator.history_, name if prints else None)
     first = 1.0 if is_automatic(estimator) else float(estimator.learning_rate)
 
     def rate(progress):
         return first * scheduled(optimizer.schedule, progress)
 
-    options |= {"rate": rate, "continued_by": continued_by(estimator)}
-    return Trainer(learner, publish, attributes, record, **options)
+    return Trainer(learner, publish, attributes, record, rate=rate, **options)
 
 
 def seeds_of_fit(random_state):

@@ -10,17 +10,24 @@ from ._tabular_rbm import TabularRBM
 _N_STEPS, _FEWEST_PASSES = 500, 20  # of defaults; further steps hardly change what is imputed
 
 
-def fitted_density(wrapper, X, columns, random_state, **options):
-    """Return a copy of the estimator of a wrapper, or the default one, fitted to a table.
+def fit_density(wrapper, X, columns, random_state, publish, **options):
+    """Fit a copy of the estimator of a wrapper, or the default one, to a table, and publish it.
 
     ``columns`` are those of X, of which none is empty. The estimator has ``random_state`` if it has
-    no own one. ``options`` are those of :func:`default_density`.
+    no own one. ``publish(estimator)`` is also called after an interruption, if this leaves the
+    parameters of an epoch. ``options`` are those of :func:`default_density`.
     """
     density = wrapper.estimator
     density = default_density(X, columns, **options) if density is None else clone(density)
     if density.get_params().get("random_state", 0) is None:
         density.set_params(random_state=random_state)
-    return density.fit(X)
+    try:
+        density.fit(X)
+    except KeyboardInterrupt:
+        if hasattr(density, "n_iter_"):
+            publish(density)
+        raise
+    publish(density)
 
 
 def default_density(X, columns, n_components=64, is_table=False):

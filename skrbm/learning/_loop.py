@@ -195,8 +195,6 @@ class Trainer:
         then have ``_checkpoint``, a function that returns a fitted estimator and the progress.
     progress : Progress, default=None
         Of an interrupted fit; None starts a new one.
-    continued_by : str, default=""
-        What continues a fit after an interruption, for its message.
 
     Attributes
     ----------
@@ -217,7 +215,6 @@ class Trainer:
     task: str = "epoch"
     own: Any = None
     progress: Progress | None = None
-    continued_by: str = ""
     ended: str = "interrupted"
 
     def run(self, training):
@@ -263,17 +260,9 @@ class Trainer:
                 chosen = self.monitor.chosen(kept, self.ended)
                 if chosen[0] is not kept[0] or self.ended == "diverged":
                     training.reset_optimizer()
-            except BaseException as error:
+            except BaseException:
                 chosen = None if kept is first else self.monitor.chosen(kept, self.ended)
                 training.reset_optimizer()
-                if isinstance(error, KeyboardInterrupt):
-                    what = "as it was before the fit"
-                    if chosen is not None:
-                        what = (
-                            f"fitted with the parameters of {self.task} {training.n_epochs} and "
-                            f"ready for use; to continue, call {self.continued_by}"
-                        )
-                    error.add_note(f"The estimator is {what}.")
                 raise
             finally:
                 try:

@@ -217,6 +217,26 @@ def learn(estimator, X, method="fit"):
     return getattr(estimator, method)(X, *y)
 
 
+class Interruption:
+    """Callback that ends a fit at the begin of an epoch, as Ctrl-C does."""
+
+    def __init__(self, epoch=1):
+        self.left = epoch
+
+    def setup(self, estimator, context):
+        """Do nothing."""
+
+    teardown = setup
+
+    def on_fit_task_begin(self, estimator, context):
+        self.left -= context.task_name in ("epoch", "unit")
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+    def on_fit_task_end(self, estimator, context):
+        """Do nothing."""
+
+
 def state(estimator):
     """All arrays that a fit has left, by name; those of lists one by one."""
     found = {}

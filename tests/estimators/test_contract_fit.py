@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from _estimators import (
     PATHS,
+    Interruption,
     assert_same_state,
     binary_data,
     copied_state,
@@ -116,7 +117,9 @@ def test_history_and_verbose(Estimator, capsys):
     assert all(seconds > 0 for seconds in estimator.history_["time"])
     learn(estimator.set_params(verbose=1), binary_data())
     assert len(estimator.history_["epoch"]) == 4  # a new fit, a new history
-    lines = [line for line in capsys.readouterr().out.splitlines() if Estimator.__name__ in line]
+    printed = capsys.readouterr().out.splitlines()
+    assert all(line.startswith(f"[{Estimator.__name__}") for line in printed)
+    lines = [line for line in printed if line.startswith(f"[{Estimator.__name__}]")]
     assert len(lines) == 4
     for epoch, line in enumerate(lines, start=1):
         assert line.startswith(f"[{Estimator.__name__}] epoch {epoch} of {len(lines)}")
@@ -203,26 +206,6 @@ def test_interruption_of_partial_fit_keeps_the_last_fit(Estimator):
     assert learn(estimator, X, "partial_fit").n_iter_ == 2
 
 
-class Interruption:
-    """Callback that ends a fit at the begin of an epoch, as Ctrl-C does."""
-
-    def __init__(self, epoch=1):
-        self.left = epoch
-
-    def setup(self, estimator, context):
-        """Do nothing."""
-
-    teardown = setup
-
-    def on_fit_task_begin(self, estimator, context):
-        self.left -= context.task_name in ("epoch", "unit")
-        if self.left == 0:
-            raise KeyboardInterrupt
-
-    def on_fit_task_end(self, estimator, context):
-        """Do nothing."""
-
-
 @pytest.mark.parametrize("warm_start", [False, True])
 @in_epochs
 def test_interruption_in_the_first_epoch_leaves_the_last_fit(Estimator, warm_start):
@@ -247,6 +230,7 @@ def test_an_interruption_names_what_continues_the_fit(Estimator):
     with pytest.raises(KeyboardInterrupt) as caught:
         learn(estimator.set_callbacks(Interruption(2)), X)
     note = caught.value.__notes__[-1]
+    assert Estimator.__name__ in note
     assert np.isfinite(estimator.transform(X)).all()
     n_iter = estimator.n_iter_
     assert ("partial_fit" in note) == hasattr(estimator, "partial_fit")

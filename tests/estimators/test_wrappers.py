@@ -5,13 +5,24 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from _estimators import Interruption
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
 from scipy.special import logsumexp
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from skrbm import RBM, RBMImputer, RBMOutlierDetector, TabularRBM
+from skrbm import (
+    RBM,
+    RatingRBM,
+    RBMClassifier,
+    RBMImputer,
+    RBMOutlierDetector,
+    TabularRBM,
+)
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inference import Gibbs
 
@@ -272,12 +283,52 @@ def test_the_default_machine_has_the_units_of_the_columns(X, imputer, detector):
         assert type(Wrapper(random_state=0).fit(X).estimator_) is cls
 
 
+@pytest.mark.parametrize("Wrapper", [RBMImputer, RBMOutlierDetector, RBMClassifier])
+@pytest.mark.parametrize("epoch", [1, 3])
+def test_an_interruption_leaves_the_last_complete_epoch(Wrapper, epoch):
+    X, rbm = bits(), RBM(2, n_iter=5, random_state=0).set_callbacks(Interruption(epoch))
+    wrapper = Wrapper(rbm)
+    use = wrapper.transform if Wrapper is RBMImputer else wrapper.predict
+    with pytest.raises(KeyboardInterrupt) as caught:
+        wrapper.fit(X, X[:, 0])
+    (note,) = caught.value.__notes__
+    assert Wrapper.__name__ in note and "warm_start" not in note
+    assert ("partial_fit" in note) == (epoch > 1 and hasattr(wrapper, "partial_fit"))
+    if epoch == 1:
+        with pytest.raises(NotFittedError):
+            use(X)
+    else:
+        fitted = wrapper.rbm_ if Wrapper is RBMClassifier else wrapper.estimator_
+        assert fitted.n_iter_ == epoch - 1
+        assert len(use(X)) == len(X)
+
+
+def test_a_classifier_prints_under_its_own_name(capsys):
+    RBMClassifier(RBM(2, n_iter=2, verbose=1)).fit(bits(), bits()[:, 0])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 and all("RBMClassifier" in line for line in lines)
+
+
+def test_sparse_rows_are_scored_as_dense_ones(detector):
+    X = csr_array(bits())
+    sparse = clone(detector).fit(X)
+    assert_allclose(sparse.score_samples(X), detector.score_samples(bits()))
+    assert_allclose(sparse.score_features(X), detector.score_features(bits()))
+    assert_array_equal(sparse.predict(X), detector.predict(bits()))
+    with pytest.raises(ValueError, match="features"):
+        sparse.predict(X[:, 1:])
+    with pytest.raises(TypeError, match="dense"):
+        RBMOutlierDetector().fit(X)
+
+
 @pytest.mark.parametrize("Wrapper", [RBMImputer, RBMOutlierDetector])
 def test_bad_input(Wrapper):
     with pytest.raises(ValueError, match="estimator"):
         Wrapper(LogisticRegression()).fit(bits())
     with pytest.raises(ValueError, match="no observed value"):
         Wrapper(RBM(2)).fit(np.full((4, 2), np.nan))
+    with pytest.raises(ValueError, match="estimator"):  # it has no draws of ratings
+        Wrapper(RatingRBM()).fit(bits())
     fitted = Wrapper(RBM(2, n_iter=1, inference=Gibbs(n_chains=5))).fit(bits(20))
     method = fitted.transform if Wrapper is RBMImputer else fitted.predict
     with pytest.raises(ValueError, match="features"):

@@ -28,7 +28,7 @@ from ...units import Bernoulli
 from .._density import DensityModel
 from .._recipe import parts_of_init
 from .._shared import shares_parameters
-from .._training import continued_by, keeps_features, prepare_fit
+from .._training import keeps_features, prepare_fit
 from ._growth import STOPS, Growth, GrowthMonitor
 from ._mixture import Mixture, machine_of, mixture_of, rounded
 from ._samples import Data, ExactModel, SampledModel
@@ -324,7 +324,6 @@ class FrankWolfeRBM(DensityModel):
             data={"estimator": self, "X": given, "y": given},
             own=lambda: start | {"growth": growth.get_state(), "path": path},
             progress=progress,
-            continued_by=continued_by(self),
         )
         trainer.run(training)
 
