@@ -1,5 +1,6 @@
 """Imputation of missing values as a step of a pipeline."""
 
+import warnings
 from inspect import signature
 from typing import ClassVar
 
@@ -67,7 +68,7 @@ class RBMImputer(TransformerMixin, Estimator):
     -----
     Missing values are NaN, None or NA. Other marks have to be replaced first, as by
     ``X.replace(-1, np.nan)`` in pandas. A column without any observed value in ``fit`` is dropped,
-    as by :class:`~sklearn.impute.KNNImputer`.
+    as by :class:`~sklearn.impute.SimpleImputer`, with a warning.
 
     Examples
     --------
@@ -123,6 +124,13 @@ class RBMImputer(TransformerMixin, Estimator):
         kept = ~missing.all(axis=0)
         if not kept.any():
             raise ValueError("X has no observed value in any column")
+        if not kept.all():
+            names = list(_check_feature_names_in(self)[~kept])
+            warnings.warn(
+                f"columns {names} of X have no observed value, and transform drops them",
+                UserWarning,
+                stacklevel=2,
+            )
         seed = int(check_random_state(self.random_state).randint(2**31))
         columns = [column for column, has in zip(columns, kept, strict=True) if has]
         indicator = None

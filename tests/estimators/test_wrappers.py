@@ -321,6 +321,12 @@ def test_sparse_rows_are_scored_as_dense_ones(detector):
         RBMOutlierDetector().fit(X)
 
 
+def test_columns_that_are_dropped_are_named():
+    X = np.column_stack([bits(20), np.full(20, np.nan)])
+    with pytest.warns(UserWarning, match=rf"x{X.shape[1] - 1}"):
+        RBMImputer(RBM(2, n_iter=1)).fit(X)
+
+
 @pytest.mark.parametrize("Wrapper", [RBMImputer, RBMOutlierDetector])
 def test_bad_input(Wrapper):
     with pytest.raises(ValueError, match="estimator"):
