@@ -26,7 +26,8 @@ class CategoricalRBM(BaseRBM):
     Many such parameters have the same distribution; these have the zero-sum gauge: b_i and W_ji sum
     to zero over the values of a site. Penalties that make exact zeros keep them instead.
 
-    Samples, imputed and denoised values are those of X, in its dtype. A missing value, NaN or None,
+    Samples, imputed and denoised values are those of X, in its dtype, and in DataFrames after a fit
+    to one. A missing value, NaN or None,
     is a latent variable.
 
     Read more in the :ref:`User Guide <categorical_rbm>`.

@@ -234,6 +234,9 @@ def _lazy(method, estimator, X, args, options):
     validate_data(estimator, X, reset=False, skip_check_array=True)
     estimator = copy.copy(estimator)  # of which a later fit changes nothing
     estimator._frame = None  # the result is an array
+    if takes_table(estimator):
+        estimator._encoder = copy.copy(estimator._encoder)
+        estimator._encoder.frame = None
     rows, X = decoded(estimator, [estimator.starts_[:1, ...]]), whole_rows(X)
     example = method(estimator, rows, *args, **options)[:0, ...]
     own = list(itertools.islice(_for_blocks(options), X.numblocks[0]))

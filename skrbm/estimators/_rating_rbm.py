@@ -12,8 +12,10 @@ from ..arrays import copied, is_foreign, make_rng, one_blas_thread
 from ..inference import map_rows
 from ..inputs import (
     Effects,
+    FrameOfNumbers,
     SeenRows,
     check_data,
+    library_of,
     rows_of_entries,
     rows_with_weight,
     seen_entries,
@@ -21,6 +23,7 @@ from ..inputs import (
 from ..learning import SGD, Adam, MomentLearner, SeenPhase, Training
 from ..machine import Machine, condition, conditional
 from ..units import Bernoulli, Gaussian, Theta
+from ._encoded import decoded
 from ._layouts import OneLayer
 from ._recipe import Recipe, check_layers
 from ._shared import Estimator, optimizer_of, shares_parameters
@@ -239,7 +242,13 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         """Return the ratings of checked X as a CSR array."""
         if is_foreign(X):
             raise TypeError(f"RatingRBM takes NumPy and SciPy arrays, got {type(X).__name__}")
-        return seen_entries(check_data(self, X, reset=reset, missing=True))
+        found = check_data(self, X, reset=reset, missing=True)
+        if reset:
+            self._frame = None if library_of(X) is None else FrameOfNumbers(X)
+        return seen_entries(found)
+
+    def _new_encoder(self):
+        return None  # the columns of X are those of the machine
 
     @property
     def machine_(self):
@@ -286,14 +295,14 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
         Returns
         -------
-        X : array of shape (n_samples, n_features)
-            Ratings that are known stay as they are.
+        X : array or DataFrame of shape (n_samples, n_features)
+            Ratings that are known stay as they are. A DataFrame after a fit to one.
         """
         machine, seen = self.machine_, self._seen(X)
         theta = conditional(machine, 0, (None, self._hidden(machine, seen)))
         found = self.effects_.values(seen, machine.units[0].mean(theta))
         found[rows_of_entries(seen), seen.indices] = seen.data
-        return found
+        return decoded(self, [found], X)
 
     @one_blas_thread
     def score(self, X, y=None):

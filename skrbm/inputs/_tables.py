@@ -1,6 +1,7 @@
 """Tables as columns of units, and back."""
 
 import warnings
+from dataclasses import replace
 from functools import reduce
 from itertools import groupby
 from numbers import Real
@@ -12,7 +13,7 @@ import scipy.sparse as sp
 from ..arrays import from_numpy, is_foreign, to_numpy
 from ..units import Categorical, ColumnUnits, Gaussian
 from ._categories import given_values, joined_values, one_hot, report_unknown, values_of
-from ._frames import frame_of, library_of, missing_values
+from ._frames import column_of, frame_of, library_of, missing_values
 from ._kinds import KINDS, NamedColumn, RealColumn, SpikedColumn, as_numbers
 from ._observed import ObservedColumn
 
@@ -250,13 +251,15 @@ class CategoryEncoder(TableEncoder):
 
     def fit(self, X, columns, weights=None):
         """Find the categories of a table X with the given columns; return self."""
-        self.n_rows = _n_rows(columns, weights)
+        self.n_rows, self.frame = _n_rows(columns, weights), library_of(X)
         if self.finds_values:
-            return self._set([values_of(X, j, column) for j, column in enumerate(columns)])
+            self._set([values_of(X, j, column) for j, column in enumerate(columns)])
         if len(self.table) != len(columns):
             raise ValueError(
                 f"categories has {len(self.table)} lists, and X {len(columns)} columns"
             )
+        if self.frame is not None:
+            self.table = [_as_in_frame(column, X, j) for j, column in enumerate(self.table)]
         return self
 
     @property
@@ -269,7 +272,12 @@ class CategoryEncoder(TableEncoder):
         columns = enumerate(zip(*(encoder.categories_ for encoder in encoders), strict=True))
         joined = type(self)(self.categories, self.handle_unknown)
         joined.n_rows = sum(encoder.n_rows for encoder in encoders)
-        return joined._set([joined_values(own, f"column {j} of X") for j, own in columns])
+        joined.frame = encoders[0].frame
+        joined._set([joined_values(own, f"column {j} of X") for j, own in columns])
+        if joined.frame is not None:
+            pairs = zip(encoders[0].table, joined.categories_, strict=True)
+            joined.table = [replace(column, values=values) for column, values in pairs]
+        return joined
 
     def finish(self):
         """Do nothing."""
@@ -288,6 +296,13 @@ class CategoryEncoder(TableEncoder):
     def unit(self):
         """The units of the encoded columns."""
         return Categorical(self.sizes)
+
+
+def _as_in_frame(column, X, j):
+    """Return a column of labels with the name and the dtype of a column of a DataFrame."""
+    dtype = column_of(X, j).dtype
+    is_ordered = bool(getattr(dtype, "ordered", False))
+    return replace(column, name=X.columns[j], dtype=str(dtype), ordered=is_ordered)
 
 
 def _n_rows(columns, weights):

@@ -4,6 +4,7 @@ import itertools
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from _distributions import LEVEL
@@ -167,6 +168,22 @@ def test_values_come_back_as_they_are_given(dtype):
         assert {*rows.ravel().tolist()} <= known
     assert_array_equal(rbm.sample(40, n_steps=0, init=X), X)
     assert_array_equal(rbm.sample(given=X, n_steps=2), X)
+
+
+@pytest.mark.parametrize("categories", ["auto", [["a", "b", "c"], [7, 5]]])
+def test_tables_come_back_as_data_frames(categories):
+    rng = np.random.default_rng(0)
+    text, numbers = rng.choice(["a", "b", "c"], 20), rng.choice([5, 7], 20).astype(np.int16)
+    X = pd.DataFrame({"text": text, "number": numbers}, index=np.arange(20) + 100)
+    if categories == "auto":
+        X["text"] = pd.Categorical(X["text"], ["c", "b", "a", "d"], ordered=True)
+    rbm = CategoricalRBM(2, categories=categories, n_iter=2, random_state=0).fit(X)
+    assert rbm.sample(5).dtypes.equals(X.dtypes)
+    holes = X.mask(rng.random(X.shape) < 0.3)
+    filled = rbm.impute(holes, random_state=0)
+    assert filled.dtypes.equals(X.dtypes)
+    assert filled.index.equals(X.index)
+    assert ((filled == X) | holes.isna()).all(axis=None)
 
 
 @pytest.mark.law

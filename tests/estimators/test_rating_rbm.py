@@ -1,6 +1,7 @@
 """Ratings: effects, the machines of rated items, predictions, and what a sparse X means."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
@@ -54,6 +55,17 @@ def test_a_sparse_array_stores_what_is_rated():
     assert_array_equal(dense.components_, other.components_)
     assert_array_equal(dense.transform(X), other.transform(stored))
     assert_array_equal(dense.impute(X), other.impute(stored))
+
+
+def test_a_data_frame_comes_back():
+    X = pd.DataFrame({"one": [5, 4, np.nan], "two": [1, np.nan, 2]}, index=["x", "y", "z"])
+    rbm = RatingRBM(2, n_iter=2, random_state=0).fit(X)
+    filled = rbm.impute(X)
+    assert filled.notna().all(axis=None)
+    pd.testing.assert_frame_equal(filled.where(X.notna()), X)
+    values = X.to_numpy()
+    rbm = RatingRBM(2, n_iter=2, random_state=0).fit(values)
+    assert_array_equal(filled, rbm.impute(values))
 
 
 def test_an_epoch_and_a_part_are_two_epochs():
