@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import boxcox1p, inv_boxcox1p
+from scipy.stats import norm
 
 from ..exceptions import DataRangeWarning
 from ..units import (
@@ -235,6 +236,10 @@ class RealColumn(NumberColumn):
     the slope. A value that is far off then costs the square of a logarithm, tens of nats, rather
     than the square of its distance.
 
+    Where many rows have the least or the greatest value, as clipped numbers do, it stands for all
+    that a normal distribution has beyond: y leaps there by one of ``leaps``, to the mean of
+    these, and draws beyond the end become the value. Elsewhere draws are reflected at the ends.
+
     ``deviation`` is that of y. For a column that is constant in training, a scale that is k times
     too large costs log k nats a row, one that is too small the square of what it is off.
 
@@ -247,15 +252,15 @@ class RealColumn(NumberColumn):
     centre: float = 0.0
     scale: float = 1.0
     power: float = 1.0
+    leaps: tuple = (0.0, 0.0)
 
     @classmethod
     def fit(cls, kind, name, dtype, seen):
         """Return the column of some :class:`~skrbm.inputs._observed.Observations`."""
         column = cls(kind, name, dtype, *_extent(seen))
         if kind == "real":
-            return column
-        levels = np.cumsum(seen.counts) / seen.counts.sum()
-        low, centre, high = seen.values[np.searchsorted(levels, [0.25, 0.5, 0.75])]
+            return column._with_leaps(seen)
+        low, centre, high = seen.quantiles([0.25, 0.5, 0.75])
         column = replace(column, centre=float(centre), scale=float(high - low) or column.deviation)
         if column.lower < column.upper:
             fit = minimize_scalar(
@@ -265,7 +270,18 @@ class RealColumn(NumberColumn):
                 options={"xatol": 1e-3},
             )
             column = replace(column, power=round(float(fit.x), 2))
-        return replace(column, deviation=seen.deviation(column._bent(seen.values)) or 1.0)
+        deviation = seen.deviation(column._bent(seen.values)) or 1.0
+        return replace(column, deviation=deviation)._with_leaps(seen)
+
+    def _with_leaps(self, seen):
+        """Return it with the leaps of a normal y of the observed median and shares of the ends."""
+        median, *ends = self._bent(np.array([*seen.quantiles([0.5]), self.lower, self.upper]))
+        leaps = []
+        for end, share in zip(ends, seen.shares_of_ends, strict=True):
+            t = norm.isf(share)  # the end, in standard deviations; infinite for 0
+            ratio = norm.pdf(t) / share / t if share else 1.0  # of the mean beyond and the end
+            leaps.append(float(abs(end - median) * (ratio - 1)))
+        return replace(self, leaps=tuple(leaps))
 
     def gain(self, seen):
         """Return nats a row by which it is better than without the power."""
@@ -286,26 +302,33 @@ class RealColumn(NumberColumn):
         """Return y of numbers x."""
         inside = np.clip(x, *self._ends)
         beyond = np.abs(x - inside) * np.exp(self._log_slope(inside))
-        return self._bent(inside) + np.sign(x - inside) * self.deviation * np.log1p(
+        y = self._bent(inside) + np.sign(x - inside) * self.deviation * np.log1p(
             beyond / self.deviation
         )
+        low, high = self.leaps
+        return y - low * (x <= self.lower) + high * (x >= self.upper)
 
     def outward(self, y, drawn=False):
         """Return numbers within the range of training, of draws of y or of other values.
 
-        Draws beyond the ends are reflected there, so that they do not pile up at the ends.
+        Draws beyond the ends are reflected there, so that they pile up at none but those that have
+        many rows of the training data.
         """
         lower, upper = self._bent_ends
         if drawn:
-            y = np.where(y > upper, 2 * upper - y, np.where(y < lower, 2 * lower - y, y))
-        return np.clip(self._straight(np.clip(y, lower, upper)), self.lower, self.upper)
+            low, high = self.leaps
+            y = np.where((y > upper) & (high == 0), 2 * upper - y, y)
+            y = np.where((y < lower) & (low == 0), 2 * lower - y, y)
+        x = np.clip(self._straight(np.clip(y, lower, upper)), self.lower, self.upper)
+        return np.where(y <= lower, self.lower, np.where(y >= upper, self.upper, x))
 
     def log_volume(self, rows):
         """Return log dy/dx for encoded rows, 0 where missing, float64."""
         y = rows[:, 0].astype(np.float64)
         inside = np.clip(y, *self._bent_ends)
+        beyond = np.abs(y - inside) - np.where(y < inside, *self.leaps)
         slope = self._log_slope(self._straight(inside))
-        return np.nan_to_num(slope - np.abs(y - inside) / self.deviation)
+        return np.nan_to_num(slope - np.maximum(beyond, 0.0) / self.deviation)
 
     @cached_property
     def _ends(self):

@@ -15,11 +15,12 @@ _MOST_VALUES = 4096  # of a column that are kept; larger data keep as many quant
 _LEAST_VALUES = 20  # different ones that tell about a shape
 _LEAST_GAIN = 0.1  # nats a row by which a power has to improve on a normal distribution
 _LEAST_SHARE, _LEAST_RATIO = 0.1, 2.0  # of a spike: part of all rows, and times the next value's
+_LEAST_END, _END_RATIO = 0.02, 4.0  # of an end with many rows: as of a spike
 _LEAST_OTHERS = 5  # different values beside a spike
 _MAX_RATING = 20  # largest range of whole numbers that are a rating
 _FEWEST_ROWS, _DIFFERENT = 20, 0.9  # of identifiers: rows, and different ones among the values
 _EQUAL_BY_CHANCE = 5.0  # pairs of equal numbers that are to be expected where none are
-_WIDE, _FEWEST_EVEN = 100, 200  # range of random identifiers for each row, and rows
+_WIDE, _FEWEST_EVEN = 10_000, 200  # range of random identifiers for each row, and rows
 _LARGEST = 21.7  # 99 % quantile of chi-square with 9 degrees of freedom
 _ROWS_PER_VALUE, _MOST_MISSING = 50, 0.5  # of those with parameters for each value
 
@@ -69,6 +70,26 @@ class Observations:
         share = self.counts[first] / self.counts.sum()
         is_alone = self.counts[first] >= _LEAST_RATIO * self.counts[second]
         return float(self.values[first]) if share >= _LEAST_SHARE and is_alone else None
+
+    @property
+    def shares_of_ends(self):
+        """The parts of the rows with the least and the greatest value, 0 if not so many as to tell.
+
+        Half of the rows or more do not count, nor ends of few values.
+        """
+        if len(self.values) <= _LEAST_OTHERS:
+            return 0.0, 0.0
+        shares = self.counts / self.counts.sum()
+        pairs = (shares[:2], shares[:-3:-1])
+        return tuple(
+            float(end) if _LEAST_END <= end < 0.5 and end >= _END_RATIO * following else 0.0
+            for end, following in pairs
+        )
+
+    def quantiles(self, levels):
+        """Return the least values that at least these parts of the rows do not exceed."""
+        shares = np.cumsum(self.counts) / self.counts.sum()
+        return self.values[np.searchsorted(shares, levels)]
 
 
 @dataclass
@@ -130,7 +151,7 @@ class ObservedColumn:
                 as_numbers(values, name),
             )
             found.seen = Observations(numbers, weights[known], float(weights[~known].sum()))
-            found.is_numbering = code == "i" and _are_identifiers(numbers)
+            found.is_numbering = code in "if" and _are_identifiers(numbers, code == "i")
             if code != "i" or len(found.seen.values) > 2:
                 return found
         found.values = values_of(X, j, column)
@@ -198,13 +219,16 @@ class ObservedColumn:
         return "skewed" if gain > _LEAST_GAIN else "real"
 
 
-def _are_identifiers(numbers):
-    """Whether whole numbers are all different, and more than measurements would be.
+def _are_identifiers(numbers, are_integers):
+    """Whether numbers are whole and all different, and more than measurements would be.
 
     They are in order; or too many for so small a range, in which some of them would be equal by
     chance; or so large that floats do not tell them apart; or evenly spread over a wide range, as
-    random identifiers are, where measurements crowd about some values.
+    random identifiers are, where measurements crowd about some values. Floats are whole by chance
+    where they have no digits for fractions.
     """
+    if not are_integers and (np.abs(numbers).max() > 2**53 or (numbers % 1 != 0).any()):
+        return False
     n, width, steps = len(numbers), numbers.max() - numbers.min(), np.diff(numbers)
     if (steps > 0).all() or (steps < 0).all():
         return True

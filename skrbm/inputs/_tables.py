@@ -101,9 +101,11 @@ class TableEncoder:
         """Warn of columns that tell rows apart and nothing else; forget what joins needed."""
         names = [column.name for column in self.observed if column.is_identifier]
         if names:
+            is_one = len(names) == 1
+            which = f"column {names[0]!r} of X has" if is_one else f"columns {names} of X have"
+            what = "it if it is an identifier" if is_one else "those that are identifiers"
             warnings.warn(
-                f"columns {names} of X have another value in nearly every row, as identifiers do; "
-                "drop them",
+                f"{which} a different value in nearly every row; drop {what}",
                 UserWarning,
                 stacklevel=2,
             )
