@@ -68,7 +68,7 @@ from ._training import (
 )
 
 _TOL = 0.01  # nats per row of validation that count as an improvement
-_LEAST_ROWS = 100  # of a fit that restarts with weighted chains if others do not mix
+_LEAST_ROWS = 100  # of a fit that tries weighted chains if others do not mix
 _STEPS = 1000  # of a fit with n_iter="auto" at least
 _LEAST_EPOCHS, _ENOUGH_STEPS = 40, 4000  # beyond which more epochs than these gain little
 _STEPS_OF_JOINT = 3000  # the same where columns have a precision matrix, of many parameters
@@ -102,7 +102,7 @@ class BaseRBM(DensityModel):
         return method if isinstance(method, FixedPoint) else None
 
     def _recipe(
-        self, rows=None, *, start="persistent", equations="data", restarts=False, **options
+        self, rows=None, *, start="persistent", equations="data", may_switch=False, **options
     ):
         """Return the :class:`Recipe`, for the rows of a first fit, or to continue.
 
@@ -111,8 +111,8 @@ class BaseRBM(DensityModel):
         rows : Rows, default=None
         start, equations : str
             Where chains, and solutions of equations, start by default.
-        restarts : bool, default=False
-            Whether learning restarts with weighted chains if persistent ones do not mix.
+        may_switch : bool, default=False
+            Whether learning tries weighted chains if persistent ones do not mix.
         **options
             Further fields of the recipe. By default, parameters are standardised by the columns.
         """
@@ -127,8 +127,8 @@ class BaseRBM(DensityModel):
             phase = CHAINS[method.start or default](method)
             may_not_mix = default == "persistent" and not method.has_rungs
             has_bits = self._units()[0].reach < inf  # others learn little by the steps of weights
-            may_restart = restarts and is_single and method.start is None and is_automatic(self)
-            if may_restart and has_bits and may_not_mix:
+            switches = may_switch and is_single and method.start is None and is_automatic(self)
+            if switches and has_bits and may_not_mix:
                 fallback = CHAINS["weighted"](method)
         if "parameters" not in options:
             own = self._training.recipe.parameters if hasattr(self, "_training") else NATURAL

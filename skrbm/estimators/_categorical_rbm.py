@@ -47,8 +47,8 @@ class CategoricalRBM(BaseRBM):
         "error" raises an error.
     {hidden}
     inference : {"gibbs", "pcd", "cd", "tempering", "naive_mean_field"} or object, default="gibbs"
-        How the moments of the model are estimated, as in :class:`RBM`, with the same restart if
-        chains do not mix. Methods that need variances of single columns are not available.
+        How the moments of the model are estimated, as in :class:`RBM`, with the same check
+        of chains. Methods that need variances of single columns are not available.
     {optimizer}
     {learning_rate = "auto"}
     {batch_size = 100}
@@ -149,7 +149,7 @@ class CategoricalRBM(BaseRBM):
         return self._encoder.unit, unit_of(self, "hidden")
 
     def _recipe(self, rows=None):
-        return super()._recipe(rows, restarts=True, parameters=ZERO_SUM)
+        return super()._recipe(rows, may_switch=True, parameters=ZERO_SUM)
 
     @property
     def categories_(self):

@@ -69,7 +69,7 @@ class RBM(BaseRBM):
 
         By default chains are persistent, and fixed points start at data. With an automatic step
         length, chains of discrete units are checked after a fifth of the epochs: if they do not
-        mix, the fit restarts with weighted chains.
+        mix, as many epochs are tried with weighted chains, and the better model is kept.
     {optimizer}
     {learning_rate = "auto"}
     batch_size : int, default=100
@@ -161,4 +161,4 @@ class RBM(BaseRBM):
         return components, intercept_hidden, intercept_visible
 
     def _recipe(self, rows=None):
-        return super()._recipe(rows, restarts=True, is_spread=True, sample_values=True)
+        return super()._recipe(rows, may_switch=True, is_spread=True, sample_values=True)

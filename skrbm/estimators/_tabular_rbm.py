@@ -174,7 +174,7 @@ class TabularRBM(BaseRBM):
     def _recipe(self, rows=None):
         # Chains are weighted beside real columns, for which mixing is not checked.
         start = "persistent" if self._units()[0].reach < inf else "weighted"
-        return super()._recipe(rows, start=start, restarts=True)
+        return super()._recipe(rows, start=start, may_switch=True)
 
     @property
     def kinds_(self):

@@ -10,6 +10,7 @@ from ..arrays import (
     cast,
     cholesky,
     inverse_factor,
+    is_finite,
     like,
     matmul,
     namespace,
@@ -243,6 +244,8 @@ def _shrunk_covariance(columns):
     fourth = columns.means_of(lambda rows: row_sums(standard(rows) ** 2)[:, None] ** 2)[0]
     constant = cast(variance <= (_ROUNDING * mean) ** 2, products.dtype)
     products = products + _diagonal(constant)
+    if not is_finite(products):
+        raise ValueError(f"variances of X overflow or vanish in {products.dtype}; scale X")
     # Pairs have other rows in common than others, so that the least eigenvalues are noise.
     if bool(xp.any(counts < 1)):
         values, V = xp.linalg.eigh(products)

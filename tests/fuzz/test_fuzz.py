@@ -120,8 +120,9 @@ def checked(estimator, name, args, kwargs, n):
 
 def check_result(name, result, n):
     if name in ROWS and n is not None:
-        found = result.shape[0] if hasattr(result, "shape") else len(result)
-        assert found == n, f"{name} returns {found} rows for {n}"
+        for part in result if isinstance(result, list) else [result]:  # one table for each draw
+            found = part.shape[0] if hasattr(part, "shape") else len(part)
+            assert found == n, f"{name} returns {found} rows for {n}"
     found = state(result) if isinstance(result, BaseEstimator) else {"result": result}
     for key, part in ((key, part) for key, value in found.items() for part in arrays(value)):
         assert not np.isnan(part).any(), f"NaN in {key} of {name}"
