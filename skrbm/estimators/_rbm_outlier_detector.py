@@ -82,8 +82,8 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = tags.input_tags.string = True
-        given = self.estimator
-        tags.input_tags.sparse = given is not None and get_tags(given).input_tags.sparse
+        has_tags = hasattr(self.estimator, "__sklearn_tags__")  # not None, nor what fit refuses
+        tags.input_tags.sparse = has_tags and get_tags(self.estimator).input_tags.sparse
         return tags
 
     @_fit_context(prefer_skip_nested_validation=False)
