@@ -6,6 +6,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from scipy.stats import chisquare
 
 from ._categories import joined_values, values_of
 from ._frames import column_of, is_frame, missing_values
@@ -21,7 +22,7 @@ _MAX_RATING = 20  # largest range of whole numbers that are a rating
 _FEWEST_ROWS, _DIFFERENT = 20, 0.9  # of identifiers: rows, and different ones among the values
 _EQUAL_BY_CHANCE = 5.0  # pairs of equal numbers that are to be expected where none are
 _WIDE, _FEWEST_EVEN = 10_000, 200  # range of random identifiers for each row, and rows
-_LARGEST = 21.7  # 99 % quantile of chi-square with 9 degrees of freedom
+_EVEN = 0.01  # probability of a chi-square test above which numbers may be evenly spread
 _ROWS_PER_VALUE, _MOST_MISSING = 50, 0.5  # of those with parameters for each value
 
 
@@ -236,9 +237,8 @@ def _are_identifiers(numbers, are_integers):
         return False
     if n * n >= 2 * _EQUAL_BY_CHANCE * width or width > 2**53:
         return True
-    counts, expected = np.histogram(numbers, 10)[0], n / 10
-    is_even = ((counts - expected) ** 2).sum() < _LARGEST * expected
-    return bool(n >= _FEWEST_EVEN and width >= _WIDE * n and is_even)
+    is_spread = n >= _FEWEST_EVEN and width >= _WIDE * n
+    return bool(is_spread and chisquare(np.histogram(numbers, 10)[0]).pvalue > _EVEN)
 
 
 def _are_few_whole(numbers):

@@ -14,7 +14,7 @@ from ..arrays import from_numpy, is_foreign, to_numpy
 from ..units import Categorical, ColumnUnits, Gaussian
 from ._categories import given_values, joined_values, one_hot, report_unknown, values_of
 from ._frames import column_of, frame_of, library_of, missing_values
-from ._kinds import KINDS, NamedColumn, RealColumn, SpikedColumn, as_numbers
+from ._kinds import KINDS, NamedColumn, as_numbers
 from ._observed import ObservedColumn
 
 
@@ -204,8 +204,7 @@ class TableEncoder:
         """
         total = np.zeros(len(columns[0]))
         for column, values in zip(self.table, columns, strict=True):
-            is_ignored = column.is_named and self.handle_unknown == "ignore"
-            if not (is_ignored or isinstance(column, RealColumn | SpikedColumn)):
+            if not (column.is_named and self.handle_unknown == "ignore"):
                 total += column.log_unseen(values, self.n_rows)
         return total
 
@@ -219,8 +218,7 @@ class TableEncoder:
         numbers = rows[:, : sum(column.width for column in columns)]
         numbers = numbers.toarray() if sp.issparse(numbers) else to_numpy(numbers)
         for column in columns:
-            if isinstance(column, RealColumn | SpikedColumn):
-                total += column.log_volume(numbers[:, start : start + column.width])
+            total += column.log_volume(numbers[:, start : start + column.width])
             start += column.width
         return from_numpy(total, rows) if is_foreign(rows) else total
 

@@ -288,9 +288,10 @@ class MomentLearner(BatchLearner):
             is_better = self.gain(trial) > gain
         except DivergenceError:
             is_better = False
-        if not is_better:
-            return self._switch(*before)
-        training.stepped, self._switched = trial.stepped, trial.recipe
+        if is_better:
+            training.stepped, self._switched = trial.stepped, trial.recipe
+        else:
+            self._switch(*before)
 
     def _switch(self, phase, length):
         """Learn by another phase from now on."""

@@ -113,6 +113,9 @@ class LikelihoodMonitor(Monitor):
         if not self.every_epoch:
             self.budget = (self.budget or 0.0) + _SHARE * self.n_rows
             return {}
+        return self._measured(machine, state)
+
+    def _measured(self, machine, state):
         density = self.density(machine, state)
         self.log_z = log_z = self._log_partition(density)
         measured = self._by_equations(density, state)
@@ -217,8 +220,7 @@ class LikelihoodMonitor(Monitor):
             if self.every_epoch:
                 n_weights = sum(math.prod(W.shape) for W in machine.weights)
                 self.budget = max(self.budget or 0.0, _LAST / n_weights)
-            self.every_epoch = True
-            late = self.measure(machine, state)
+            late = self._measured(machine, state)
             late.pop("tap_log_likelihood", None)
         with np.errstate(over="ignore", invalid="ignore"):  # of large parameters
             found = self.warning(machine, state) if ranks().rank == 0 else None

@@ -137,9 +137,9 @@ class Data:
     """Data of a growth, and their mean log-likelihood.
 
     ``rows`` are WeightedRows, with missing values as of the last completion (None before the first
-    one), and ``means`` those of their columns, or of the observed values. Columns without any have
-    the ``means`` that are given. The likelihood is estimated from ``n_scored`` rows at most, by the
-    same random numbers after each step, of the SeedSequence ``seed``.
+    one). ``means`` are the means of the observed values of each column; columns without any have
+    the means passed to the constructor. The likelihood is estimated from ``n_scored`` rows at most,
+    with the same random numbers after each step, which ``seed``, a SeedSequence, determines.
     """
 
     def __init__(self, rows, means, seed, n_scored):
