@@ -245,7 +245,7 @@ def _shrunk_covariance(columns):
     constant = cast(variance <= (_ROUNDING * mean) ** 2, products.dtype)
     products = products + _diagonal(constant)
     if not is_finite(products):
-        raise ValueError(f"variances of X overflow or vanish in {products.dtype}; scale X")
+        raise ValueError(f"variances of X are too small for {products.dtype}; scale X")
     # Pairs have other rows in common than others, so that the least eigenvalues are noise.
     if bool(xp.any(counts < 1)):
         values, V = xp.linalg.eigh(products)

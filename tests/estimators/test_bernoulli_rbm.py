@@ -81,3 +81,15 @@ def test_learns_a_known_law(inference, momentum, bound):
     rbm.set_params(batch_size=50, init="random", random_state=0).fit(X)
     assert divergence_from_noisy_patterns(rbm.score_samples) < bound
     assert divergence_from_noisy_patterns(independent_bits) > 3.9
+
+
+def test_likelihoods_are_measured_with_verbose_or_at_a_low_cost(capsys):
+    """Of 12 columns log Z is a sum of 4096 terms, which is little for 5000 rows and much for 50."""
+    X = (np.random.default_rng(0).random((5000, 12)) < 0.3).astype(float)
+    few = BernoulliRBM(16, n_iter=3, random_state=0).fit(X[:50])
+    assert "log_likelihood" not in few.history_
+    few.set_params(verbose=1).fit(X[:50])
+    assert_allclose(few.history_["log_likelihood"][-1], few.score(X[:50]), rtol=1e-6)
+    assert np.isfinite(few.history_["log_likelihood"]).all() and capsys.readouterr().out
+    many = BernoulliRBM(16, n_iter=3, random_state=0).fit(X)
+    assert_array_equal(np.isnan(many.history_["log_likelihood"]), [True, True, False])

@@ -128,7 +128,7 @@ def numbers_of_rows(kind, n, rng):
     }[kind]
 
 
-# One in a hundred columns of random numbers is not found, by the quantile of chi-square.
+# One in a hundred columns of random numbers is not found, by the level of the chi-square test.
 @pytest.mark.parametrize("in_blocks", [False, True])
 def test_identifiers_are_named(in_blocks):
     n, rng, names = 400, np.random.default_rng(0), ["text", "number", "eight digits", "64 bits"]

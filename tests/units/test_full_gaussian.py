@@ -649,3 +649,11 @@ def test_gradients_beside_columns_of_other_kinds():
     )
     expected = sum((s * d).sum() for s, d in zip(slopes, direction, strict=True))
     assert_allclose((up - down) / (2 * step), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_variances_that_underflow_are_refused(missing):
+    X = 1e-200 * np.random.default_rng(0).normal(size=(20, 3))
+    X[:5, 1] = np.nan if missing else X[:5, 1]
+    with pytest.raises(ValueError, match="variances of X are too small for float64; scale X"):
+        RBM(2, visible=FULL, n_iter=1).fit(X)
