@@ -64,7 +64,7 @@ def _of_interruption(estimator, is_new):
     n_iter = getattr(vars(estimator).get("estimator_", estimator), "n_iter_", None)
     return (
         f"{name} has the parameters of its last complete epoch ({owner}n_iter_={n_iter}) and is "
-        f"ready for use, unless a search was fitting a copy of it"
+        f"ready for use, unless it is a copy that a search fits"
         f"{'; to continue, call ' * bool(ways)}{' or '.join(ways)}."
     )
 

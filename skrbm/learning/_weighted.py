@@ -77,8 +77,7 @@ class WeightedPhase(ChainPhase):
         return state._replace(more=state.more._replace(energies=energies))
 
     def weights(self, state):
-        # Without weights the chains are those from before a restart, which a fit returns to if it
-        # diverges or is interrupted in the next epoch.
+        # There are none where early stopping returns to an epoch of persistent chains.
         return None if state.more is None else _normalized(state.more.log_weights)
 
     def energies(self, machine, state):

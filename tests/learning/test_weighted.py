@@ -130,8 +130,8 @@ def test_resampling_keeps_weighted_means():
     assert_allclose(total, 32 * weights, atol=0.15)
 
 
-def test_chains_from_before_a_restart_get_weights_in_the_next_batch():
-    """Where a fit returns to chains without weights, each counts as much as any other."""
+def test_persistent_chains_get_equal_weights_in_the_next_batch():
+    """Where early stopping returns to chains without weights."""
     machine, rng = random_machine(("bernoulli",) * 2, (5, 3), 0, 0.5), make_rng(0, np.ones(1))
     rows = all_rows(5)
     state = Run(Chains((rows, None)))
