@@ -21,6 +21,7 @@ again by ``pytest -m fuzz "tests/fuzz/test_fuzz.py::test_calls[NUMBER]"``.
 """
 
 import copy
+import os
 import re
 import reprlib
 import signal
@@ -38,8 +39,10 @@ from _estimators import state
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 
+import skrbm
 from skrbm.exceptions import DivergenceError
 
+_PACKAGE = os.path.dirname(skrbm.__file__) + os.sep
 _ERRORS = (ValueError, TypeError, AttributeError, DivergenceError)  # NotFittedError is of two
 _LOGS = "score_samples score free_energy perplexity predict_log_proba tap_log_likelihood".split()
 
@@ -108,7 +111,7 @@ def checked(estimator, name, args, kwargs, n):
     print(f"    {type(raised).__name__}: {raised}")
     text = str(raised).replace(". Got ", ", got ")  # of scikit-learn
     last = traceback.extract_tb(raised.__traceback__)[-1]
-    is_own = "/skrbm/" in last.filename
+    is_own = last.filename.startswith(_PACKAGE)
     on_purpose = "raise" in (last.line or "") if is_own else "/tests/" in last.filename
     on_purpose |= any(part in last.filename for part in ("/sklearn/", "/narwhals/", "mt19937"))
     is_known = isinstance(raised, _ERRORS) and not isinstance(raised, np.linalg.LinAlgError)
