@@ -4,9 +4,11 @@
         [--task noisy10|noisy20|occluded8|occluded12] [--method LR MLE-BP ...]
         [--train-size 10000] [--epochs 6 ...] [--minutes 80] [--rate 0.1 ...] [--seeds 3]
         [--start random|LR] [--n-components 256] [--batch-size 5] [--alpha 2e-3] [--redraw]
+        [--last-rate 0.02]
 
 Inputs are 784 noisy or occluded pixels, outputs the 784 pixels of the image. A fit makes
-``--epochs`` epochs within ``--minutes`` of processor time, while the rate decreases to a fiftieth.
+``--epochs`` epochs within ``--minutes`` of processor time, while the rate decreases to
+``--last-rate`` times itself; 1 is a constant rate, as in the paper, which has no penalty either.
 Rates and numbers of epochs are selected on the validation images at the first seed, and in each fit
 the best epoch. With ``--start LR`` training starts at a logistic regression of 15 epochs, whose
 time counts. With ``--redraw`` each epoch corrupts the training images again; otherwise they are
@@ -47,6 +49,7 @@ def arguments():
     parser.add_argument("--alpha", type=float, default=2e-3)
     parser.add_argument("--validation", type=int, default=1000)
     parser.add_argument("--redraw", action="store_true")
+    parser.add_argument("--last-rate", type=float, default=0.02)
     return parser.parse_args()
 
 
@@ -70,7 +73,7 @@ def one_method(method, args):
             params["init"] = start
         for rate, n_epochs in choices:
             limits = rate, n_epochs, images, seed, args.minutes - before / 60
-            *fit, spent = train(method, *limits, **params)
+            *fit, spent = train(method, *limits, last_rate=args.last_rate, **params)
             tried.append(((rate, n_epochs), *fit, before + spent))
         choice, crbm, validation, epochs, seconds = min(tried, key=lambda entry: entry[2])
         choices, rate = [choice], choice[0]
