@@ -26,8 +26,8 @@ def natural_difference(machine, data, model, metric, parameters, damping):
     parameters : NaturalParameters
         Whose scales the statistics are divided by.
     damping : float
-        Multiple of the identity that is added to the metric, in units of its trace over the number
-        of rows.
+        Multiple of the identity that is added to the metric, in units of its trace, or that of
+        rows of data about the same means if it is larger, over the number of rows.
 
     Returns
     -------
@@ -162,11 +162,12 @@ class _Rows:
         slopes = left @ w  # where all weights are not 0 together, the mean statistics count
         if self.rest is not None:
             slopes = slopes + self._along_rest(p)
-        root = xp.sqrt(p)
+        root, squares = xp.sqrt(p), xp.linalg.diagonal(K)
         K = root[:, None] * K * root
         n = xp.sum(cast(p > 0, K.dtype))
         trace = xp.sum(xp.linalg.diagonal(K))
-        shift = damping * trace / n
+        spread = xp.maximum(trace, xp.sum(xp.maximum(w, 0 * w) * squares))
+        shift = damping * spread / n
         eye = xp.eye(K.shape[0], **like(K))
         jitter = _JITTER * trace / n + 1e-30
         taken = root * solve_positive(K + (shift + jitter) * eye, root * slopes)

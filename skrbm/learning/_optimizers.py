@@ -373,19 +373,20 @@ class NaturalGradient(Penalised):
     The direction is (F + λ I)⁻¹ times the centred gradient, where F is the covariance of the
     sufficient statistics over the chains of the model phase, or over the rows of data where the
     moments of the model come from equations. λ is ``damping`` times the trace of F over the number
-    of rows. The direction is the better the more chains there are; a few hundred are a good
-    number.
+    of rows, and no smaller than the same of data rows, about the means of the chains: chains that
+    have come together in one mode say little of what a step changes. The direction is the better
+    the more chains there are; a few hundred are a good number.
 
     Parameters
     ----------
-    damping : float > 0, default=0.1
+    damping : float > 0, default=1.0
     alpha, penalty, max_grad_norm, schedule, centered, average : as in :class:`SGD`
     """
 
     for_ranks: ClassVar = False
     momentum: ClassVar = 0.0
 
-    damping: float = 0.1
+    damping: float = 1.0
 
     def __post_init__(self):
         super().__post_init__()

@@ -76,9 +76,12 @@ def explicit(machine, data, model, parameters, metric):
     layers = [np.concatenate([block.means[l] for block in metric.blocks]) for l in (0, 1)]
     offsets = [p @ layer for layer in layers]
     T = np.array([along(machine, row, parameters, offsets) for row in rows])
-    T = T - p @ T
+    mean = p @ T
+    T = T - mean
     F = T.T @ (p[:, None] * T)
-    shift = DAMPING * np.trace(F) / (p > 0).sum()
+    rows, w = zip(*rows_of(data), strict=True)
+    spread = [((along(machine, row, parameters, offsets) - mean) ** 2).sum() for row in rows]
+    shift = DAMPING * max(np.trace(F), np.array(w) @ spread) / (p > 0).sum()
     g = along(machine, data - model, parameters, offsets)
     return np.linalg.solve(F + shift * np.eye(len(g)), g), offsets
 
