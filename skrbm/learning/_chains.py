@@ -75,7 +75,6 @@ class ChainPhase(ModelPhase):
     samples_model = True
     remedy = "; let chains start by 'weighted'"
     divergence = None  # most of a step, in nats; None for that of any phase
-    every = 5  # steps from one measurement of the divergence to the next
 
     @property
     def n_states(self):
@@ -218,7 +217,7 @@ class ChainPhase(ModelPhase):
         rule = StepLength.of_chains(machine.units, machine.n_units[0])
         if self.divergence is not None:
             rule = replace(rule, divergence=self.divergence)
-        every = 1 if may_lack_integral(machine.units) else min(rule.every, self.every)
+        every = 1 if may_lack_integral(machine.units) else rule.every
         return replace(rule, every=every)
 
     def report(self, state):
