@@ -43,7 +43,15 @@ from ._namespace import (
 )
 from ._products import add_products, matmul
 from ._random import CommonRng, Rng, make_rng, seed_sequence
-from ._special import cholesky, erfcx, gammaln, inverse_factor, ndtri, solve_positive
+from ._special import (
+    cholesky,
+    erfcx,
+    gammaln,
+    inverse_factor,
+    main_directions,
+    ndtri,
+    solve_positive,
+)
 from ._summaries import Columns, ColumnSummary
 from ._threads import n_threads, one_blas_thread, share, split
 from ._types import Array, Index

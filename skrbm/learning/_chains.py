@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import cast, is_foreign, like, namespace, number, to_numpy
+from ..arrays import cast, is_foreign, like, main_directions, namespace, number, to_numpy
 from ..inference import Chains, Sampler, anneal, completed, draw_visible, last_visible, sample
 from ..machine import (
     Block,
@@ -337,7 +337,7 @@ def remaining(begin, end, rows):
         The data.
     """
     mean = rows.mean(axis=0, dtype=np.float64)
-    directions = np.linalg.svd(rows - mean, full_matrices=False)[2][:_DIRECTIONS].T
+    directions, _ = main_directions(rows - mean, _DIRECTIONS)
     moved, data = (np.var(x @ directions, axis=0) for x in (end - begin, rows))
     first, last = (np.mean(((x - mean) @ directions) ** 2, axis=0) for x in (begin, end))
     correlation = 1 - moved / (2 * data + 1e-300)

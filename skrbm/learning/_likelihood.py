@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._ranks import ranks
-from ..arrays import Columns, cast, make_rng, namespace, row_sums, to_numpy
+from ..arrays import Columns, cast, main_directions, make_rng, namespace, row_sums, to_numpy
 from ..evaluation._lengths import length_partitions
 from ..evaluation._observed import QUICK
 from ..exceptions import DivergenceError
@@ -384,9 +384,7 @@ def moment_mismatch(rows, counts, samples, weights):
     """
     p = counts / counts.sum()
     centre = p @ rows
-    _, sizes, directions = np.linalg.svd(np.sqrt(p)[:, None] * (rows - centre), full_matrices=False)
-    directions = directions[: min(_DIRECTIONS, int((sizes > 1e-6 * sizes[0]).sum()))].T
-    scales = sizes[: directions.shape[1]]
+    directions, scales = main_directions(np.sqrt(p)[:, None] * (rows - centre), _DIRECTIONS)
     along = [((part - centre) @ directions) / scales for part in (rows, samples)]
     shares = [p, weights]
     farthest = None

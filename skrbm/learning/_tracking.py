@@ -201,8 +201,8 @@ def lower_bound(machine, states):
                 found.append((to_numpy(X).astype(np.int8), to_numpy(-free_energy(side, X))))
     for found in filter(None, seen):
         rows, weights = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        _, index = np.unique(rows, axis=0, return_index=True)
-        bound = max(bound, float(log_sum_exp(weights[None, index])[0]))
+        distinct = {row.tobytes(): weight for row, weight in zip(rows, weights, strict=True)}
+        bound = max(bound, float(log_sum_exp(np.array([[*distinct.values()]]))[0]))
     return bound
 
 

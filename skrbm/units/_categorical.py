@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
+import scipy.sparse as sp
 
 from .._checks import check_count
 from ..arrays import (
@@ -106,6 +107,10 @@ class Categorical(Unit):
         return rows
 
     def check_values(self, X):
+        if sp.issparse(X):
+            if not self._has_values(X.tocsr()):
+                raise ValueError(self._wrong_values)
+            return
         for start in range(0, X.shape[0], _BLOCK_ROWS):
             index = np.arange(start, min(start + _BLOCK_ROWS, X.shape[0]))
             rows = dense_rows(X, from_numpy(index, X), working_dtype(X))
@@ -114,10 +119,25 @@ class Categorical(Unit):
             right = right & (xp.min(by_site, axis=-1) >= 0)
             missing = xp.all(xp.isnan(self._by_site(rows, float("nan"))), axis=-1)
             if not bool(xp.all(right | missing)):
-                raise ValueError(
-                    f"X must have one 1 and otherwise 0, or NaN throughout, among the columns of "
-                    f"each site of {self}; encode categories by OneHotEncoder"
-                )
+                raise ValueError(self._wrong_values)
+
+    def _has_values(self, X):
+        """Whether rows of a CSR matrix are such values, or missing."""
+        sizes = np.array(self.sites(X.shape[1]))
+        site = np.repeat(np.arange(len(sizes)), sizes)[X.indices]
+        place = len(sizes) * np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)) + site
+        is_one, is_missing = X.data == 1, X.data != X.data
+        n = X.shape[0] * len(sizes)
+        ones, missing = (np.bincount(place[which], minlength=n) for which in (is_one, is_missing))
+        right = (ones == 1) & (missing == 0) | (ones == 0) & (missing == np.tile(sizes, X.shape[0]))
+        return bool(right.all() and (is_one | is_missing | (X.data == 0)).all())
+
+    @property
+    def _wrong_values(self):
+        return (
+            f"X must have one 1 and otherwise 0, or NaN throughout, among the columns of each site "
+            f"of {self}; encode categories by OneHotEncoder"
+        )
 
     def log_partition(self, theta):
         """Return log of the sum over the values of each site, of shape (..., n_sites)."""
