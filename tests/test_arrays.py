@@ -132,6 +132,29 @@ def test_dense_rows(dtype, make):
         assert_array_equal(rows, X[index])
 
 
+def test_sums_and_products_of_sparse_rows_are_those_of_dense_ones():
+    generator = np.random.default_rng(0)
+    X = (generator.random((7, 5)) < 0.3).astype(float)
+    left, out, weights = generator.random((7, 3)), generator.random((3, 5)), generator.random(7)
+    for weight in (0.5, weights):
+        found = arrays.weighted_sum(weight, sp.csr_array(X))
+        assert_allclose(found, arrays.weighted_sum(weight, X), rtol=1e-12)
+    expected = 0.5 * out + 2 * left.T @ X - left.T @ X
+    assert arrays.add_products(out, [(left, sp.csr_array(X), 2.0), (left, X, -1.0)], 0.5) is out
+    assert_allclose(out, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(9, 4), (4, 9)])
+def test_main_directions_are_singular_vectors(shape):
+    X = np.random.default_rng(0).standard_normal(shape)
+    X[:, 0] = X[:, 1]
+    _, sizes, vectors = np.linalg.svd(X)
+    for n, kept in ((2, 2), (9, int((sizes > 1e-6).sum()))):
+        directions, found = arrays.main_directions(X, n)
+        assert_allclose(found, sizes[:kept], rtol=1e-7)
+        assert_allclose(abs(np.sum(directions * vectors[:kept].T, axis=0)), 1, rtol=1e-7)
+
+
 @pytest.mark.parametrize("make", [sp.csr_array, sp.csr_matrix, sp.csc_array])
 def test_products_with_sparse_rows_are_dense_arrays(make):
     generator = np.random.default_rng(0)

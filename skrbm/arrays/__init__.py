@@ -8,6 +8,7 @@ from ._columns import (
     last_rows,
     nonzero,
     row_blocks,
+    sparse_rows,
     squared,
     take_columns,
     take_rows,

@@ -31,14 +31,24 @@ def dense_rows(X: Array, index: Index, dtype: Any) -> Array:
         return X.take(index, axis=0).astype(dtype, copy=False)
     if not sp.issparse(X):
         return cast(namespace(X).take(X, index, axis=0), dtype)
+    X = sparse_rows(X, index, dtype)
+    rows = np.zeros(X.shape, dtype)
+    rows[np.repeat(np.arange(len(index)), np.diff(X.indptr)), X.indices] = X.data
+    return rows
+
+
+def sparse_rows(X: Array, index: Index, dtype: Any) -> Array:
+    """Return the rows of a sparse X at an index array, a csr_array of ``dtype``."""
     if X.format != "csr" or not X.has_canonical_format:
-        return cast(X[index].toarray(), dtype)
+        rows = sp.csr_array(X[index], dtype=dtype)
+        rows.sum_duplicates()
+        return rows
     # What SciPy would do, without its checks of the index and of dtypes, which take longer.
     counts = X.indptr[index + 1] - X.indptr[index]
-    ends, rows = np.cumsum(counts), np.zeros((len(index), X.shape[1]), dtype)
-    places = np.arange(ends[-1]) + np.repeat(X.indptr[index] - ends + counts, counts)
-    rows[np.repeat(np.arange(len(index)), counts), X.indices[places]] = X.data[places]
-    return rows
+    ends = np.append(0, np.cumsum(counts, dtype=X.indptr.dtype))
+    places = np.arange(ends[-1]) + np.repeat(X.indptr[index] - ends[:-1], counts)
+    parts = X.data[places].astype(dtype), X.indices[places], ends
+    return sp.csr_array(parts, shape=(len(index), X.shape[1]))
 
 
 def take_rows(X: Array, index: Index) -> Array:
@@ -130,7 +140,10 @@ def take_columns(X: Array, columns: Any) -> Array:
 
 
 def weighted_sum(weight: Any, x: Array) -> Array:
-    """Return the sum of the rows of a dense array, by one weight for all or one for each."""
+    """Return the sum of the rows of an array, by one weight for all or one for each."""
+    if sp.issparse(x):
+        weights = x.data * np.repeat(np.broadcast_to(weight, x.shape[:1]), np.diff(x.indptr))
+        return np.bincount(x.indices, weights, x.shape[1]).astype(x.dtype)
     if getattr(weight, "ndim", 0):
         return weight @ x
     if not is_foreign(x):

@@ -16,6 +16,7 @@ Terms: TypeAlias = Sequence[tuple[Array, Array, float]]
 # OpenBLAS does a product of at most 10**6 multiplications without copying the factors into panels.
 # For a few rows that copy takes most of the time, so their products are done in parts.
 _NOT_PACKED, _FEW_ROWS, _LEAST_WIDTH = 8 * 10**5, 20, 16
+_SPARSE_BLOCK = 2**17  # numbers of a sparse product that is added; many need new pages each time
 
 _GEMM = {np.dtype(np.float32): sgemm, np.dtype(np.float64): dgemm}
 
@@ -58,9 +59,10 @@ def _fill_columns(columns: slice, out: Array, X: Array, A: Array) -> None:
 def add_products(out: Array, terms: Terms, keep: float = 1.0) -> Array:
     """out = keep * out + sum of alpha * left.T @ right, in place where the library can.
 
-    Returns ``out``. ``terms`` are tuples (left, right, alpha). For NumPy each is one BLAS call
-    that accumulates into ``out``, if one thread is to do it. SciPy's wrapper writes into
-    read-only arrays and works on a silent copy of an unsuitable ``out``, hence the checks.
+    Returns ``out``. ``terms`` are tuples (left, right, alpha), of which ``right`` may be sparse.
+    For NumPy each dense one is one BLAS call that accumulates into ``out``, if one thread is to do
+    it. SciPy's wrapper writes into read-only arrays and works on a silent copy of an unsuitable
+    ``out``, hence the checks.
     """
     if is_foreign(out) or not terms:
         return _add_foreign(out, terms, keep)
@@ -71,8 +73,11 @@ def add_products(out: Array, terms: Terms, keep: float = 1.0) -> Array:
     for left, right, _ in terms:
         if left.dtype != out.dtype or right.dtype != out.dtype:
             raise ValueError(f"factors of {left.dtype} and {right.dtype} into {out.dtype}")
-        if np.may_share_memory(out, left) or np.may_share_memory(out, right):
+        factors = left, right.data if sp.issparse(right) else right
+        if any(np.may_share_memory(out, factor) for factor in factors):
             raise ValueError("the accumulator shares memory with a factor")
+    if any(sp.issparse(right) for _, right, _ in terms):
+        return _add_sparse(out, terms, keep)
     parts = split(out.shape[0], sum([left.shape[0] for left, _, _ in terms]) * out.size)
     if len(parts) > 1:
         share(_add_products, parts, out, terms, keep)
@@ -93,6 +98,18 @@ def _add_foreign(out: Array, terms: Terms, keep: Any) -> Array:
             out.addmm_(left.T, right, alpha=alpha)  # one operation of a GPU
         else:
             out += alpha * (left.T @ right)
+    return out
+
+
+def _add_sparse(out: Array, terms: Terms, keep: float) -> Array:
+    """Do the same by some rows of ``out`` at a time, as products that are dense are temporary."""
+    size = max(1, _SPARSE_BLOCK // out.shape[1])
+    for start in range(0, out.shape[0], size):
+        rows = slice(start, start + size)
+        if keep != 1:
+            out[rows] *= keep
+        for left, right, alpha in terms:
+            out[rows] += (right.T @ (float(alpha) * left[:, rows])).T
     return out
 
 

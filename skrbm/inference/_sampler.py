@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 from .._checks import check_count, look_up, unwritten
-from ..arrays import cast, like, namespace, row_blocks
+from ..arrays import cast, joined_rows, like, namespace, row_blocks
 from ..machine import condition, conditional
 from ._needs import InferenceMethod
 
@@ -136,8 +136,11 @@ def sample(method, machine, state, rng, n_steps, *, callback=None):
     return state
 
 
-def last_visible(method, machine, state, rng, n_steps):
-    """Return the visible values after ``n_steps`` sweeps, without the last draw of hidden units."""
+def last_visible(method, machine, state, rng, n_steps, sparse=False):
+    """Return the visible values after ``n_steps`` sweeps, without the last draw of hidden units.
+
+    They may be drawn as a sparse array, if the units can.
+    """
     machine = machine.of_rows(state.layers[0])
     if n_steps > 1:
         state = sample(method, machine, state, rng, n_steps - 1)
@@ -145,7 +148,8 @@ def last_visible(method, machine, state, rng, n_steps):
         return machine.units[0].sample(conditional(machine, 0, state.layers), rng)
 
     def draw(rows):
-        return machine.units[0].sample(conditional(machine, 0, (None, rows)), rng)
+        unit, theta = machine.units[0], conditional(machine, 0, (None, rows))
+        return unit.sample_sparse(theta, rng) if sparse else unit.sample(theta, rng)
 
     return _by_blocks(draw, state.layers[1], machine.n_units[0])
 
@@ -166,7 +170,7 @@ def _by_blocks(draw, rows, width):
     size = max(1, _BLOCK_ELEMENTS // width)
     if rows.shape[0] <= size:
         return draw(rows)
-    return namespace(rows).concat([draw(block) for block in row_blocks(rows, size)], axis=0)
+    return joined_rows([draw(block) for block in row_blocks(rows, size)])
 
 
 def metropolis(log_ratio, rng):

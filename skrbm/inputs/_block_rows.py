@@ -124,6 +124,11 @@ class BlockRows(Rows):
         rows = cast(dense(self._in_support(positions)), self.dtype)
         return rows if self.coordinates is None else self.coordinates.inward(rows)
 
+    def _sparse(self, positions):
+        if positions.ndim == 1:
+            return super()._sparse(positions)
+        return sp.csr_array(self._in_support(positions), dtype=self.dtype)
+
     @property
     def counts(self):
         """Number of rows of the data per row in memory, float64."""

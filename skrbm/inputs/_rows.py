@@ -11,6 +11,7 @@ from .._ranks import ranks
 from ..arrays import (
     Columns,
     cast,
+    dense,
     dense_rows,
     from_numpy,
     has_missing,
@@ -19,6 +20,7 @@ from ..arrays import (
     near_equal_parts,
     parameter_reference,
     row_blocks,
+    sparse_rows,
     take_rows,
     to_numpy,
     value_range,
@@ -218,8 +220,19 @@ class Rows(DistinctRows):
         ``observed`` is True where values are known, and missing ones are replaced by the means of
         their columns. It is None if no value is missing.
         """
+        if self._is_sparse:
+            return self._sparse(positions), None
         rows = self[positions]
         return split_missing(rows, self._filling) if self.has_missing else (rows, None)
+
+    @cached_property
+    def _is_sparse(self):
+        """Whether batches are sparse, as products take less time then."""
+        X, unit = self.X, self.unit
+        return sp.issparse(X) and not self.has_missing and unit.is_sparse(X.shape[1])
+
+    def _sparse(self, positions):
+        return sparse_rows(self.X, self.places(positions), self.dtype)
 
     @cached_property
     def has_fractions(self):
@@ -257,7 +270,7 @@ class Rows(DistinctRows):
     def some(self, n, rng):
         """Return at most ``n`` random rows, with missing values replaced by column means."""
         positions = self.epoch(np.arange(len(self)), rng)
-        return self.batch(positions[rng.order(len(positions))[:n]])[0]
+        return dense(self.batch(positions[rng.order(len(positions))[:n]])[0])
 
 
 def ends_of_ranks(X):

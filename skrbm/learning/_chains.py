@@ -5,8 +5,19 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
-from ..arrays import cast, is_foreign, like, main_directions, namespace, number, to_numpy
+from ..arrays import (
+    cast,
+    dense,
+    is_foreign,
+    joined_rows,
+    like,
+    main_directions,
+    namespace,
+    number,
+    to_numpy,
+)
 from ..inference import Chains, Sampler, anneal, completed, draw_visible, last_visible, sample
 from ..machine import (
     Block,
@@ -174,8 +185,9 @@ class ChainPhase(ModelPhase):
         chains = state.chains
         n, m = X.shape[0], chains.layers[0].shape[0]
         steps = self.sampler.n_steps
-        visible = last_visible(self.sampler, machine.of_rows(X, m), chains, rng, steps)
-        rows = namespace(X).concat([X, visible], axis=0)
+        machine_of_chains, sparse = machine.of_rows(X, m), sp.issparse(X)
+        visible = last_visible(self.sampler, machine_of_chains, chains, rng, steps, sparse)
+        rows = joined_rows([X, visible])
         theta, weights = condition(machine, rows), self.weights(state)
         for_data, for_model = _weights_of_phases(X, n, m)
         if weights is not None:
@@ -208,7 +220,7 @@ class ChainPhase(ModelPhase):
         return self.phases(machine, state, X, rng)
 
     def visible(self, state):
-        return state.chains.layers[0]
+        return dense(state.chains.layers[0])
 
     def samples(self, state):
         return state.chains.layers[0]
@@ -229,7 +241,7 @@ class ChainPhase(ModelPhase):
         ``rows`` are visible values of data, of shape (n_rows, n_visible).
         """
         ends = sample(self.sampler, machine, state.chains, rng, N_SWEEPS)
-        return remaining(to_numpy(state.chains.layers[0]), to_numpy(ends.layers[0]), to_numpy(rows))
+        return remaining(to_numpy(self.visible(state)), to_numpy(ends.layers[0]), to_numpy(rows))
 
 
 @dataclass(frozen=True)
@@ -288,7 +300,8 @@ class DataPhase(ChainPhase):
         hidden, rows = data.blocks[0].means[1], slice(0, X.shape[0])
         drawn = machine.units[1].sample_rows(theta, hidden, rows, rng)
         steps = self.sampler.n_steps
-        visible = last_visible(self.sampler, machine, Chains((X, drawn)), rng, steps)
+        chains, sparse = Chains((X, drawn)), sp.issparse(X)
+        visible = last_visible(self.sampler, machine, chains, rng, steps, sparse)
         state = state._replace(chains=Chains((visible, drawn)))
         return state, data, data_moments(machine, visible)
 

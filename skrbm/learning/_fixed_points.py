@@ -6,7 +6,7 @@ Which solutions are found depends on where they are looked for. The paper starts
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ..arrays import cast, namespace, number, number_of, take_rows
+from ..arrays import cast, dense, namespace, number, number_of, take_rows
 from ..inference import (
     FixedPoint,
     Gibbs,
@@ -50,7 +50,7 @@ class DataStarts(ModelPhase):
         return namespace(X).concat([X] * -(-n // X.shape[0]), axis=0)[:n, :]
 
     def advance(self, machine, state, X, rng):
-        return namespace(X).concat([X, state], axis=0)[: state.shape[0], :]
+        return namespace(X).concat([dense(X), state], axis=0)[: state.shape[0], :]
 
     def visible(self, state):
         return state

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._ranks import ranks
-from ..arrays import Columns, cast, main_directions, make_rng, namespace, row_sums, to_numpy
+from ..arrays import Columns, cast, dense, main_directions, make_rng, namespace, row_sums, to_numpy
 from ..evaluation._lengths import length_partitions
 from ..evaluation._observed import QUICK
 from ..exceptions import DivergenceError
@@ -209,7 +209,7 @@ class LikelihoodMonitor(Monitor):
 
     def _some_rows(self):
         """Return some training rows as visible values."""
-        return self.rows.batch(self.train[:_FEWER_ROWS])[0]
+        return dense(self.rows.batch(self.train[:_FEWER_ROWS])[0])
 
     # ------------------------------------------------------------------------- the end of a fit
 

@@ -6,7 +6,7 @@ statistics of the samples (Woodbury). So it is an ordinary gradient with other w
 of the model, and an N x N system gives these weights.
 """
 
-from ..arrays import cast, like, namespace, solve_positive
+from ..arrays import cast, dense, like, namespace, solve_positive
 from ..machine import Moments
 from ..machine._machine import is_per_row
 
@@ -107,7 +107,7 @@ class _Rows:
         self.signs, p = xp.concat(weights), xp.concat(parts)
         self.p = p / xp.sum(p)
         layers = range(len(machine.units))
-        means = [xp.concat([block.means[l] for block in self.blocks]) for l in layers]
+        means = [xp.concat([dense(block.means[l]) for block in self.blocks]) for l in layers]
         self.means, self.offsets = means, [self.p @ mean for mean in means]
         self.parameters, self.scaled = parameters, parameters.scaled
         self.centred = [self.scaled(l, means[l] - self.offsets[l]) for l in layers]

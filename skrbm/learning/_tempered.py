@@ -58,7 +58,7 @@ class TemperedPhase(ChainPhase):
 
     def reviewed(self, machine, state, rng):
         """Propose samples of the last rung to chains, and add a rung where few are accepted."""
-        rows, tempered = state.chains.layers[0], state.more
+        rows, tempered = self.visible(state), state.more
         n, ladder = rows.shape[0], tempered.ladder
         last, samples = ladder.machines[-1], ladder.samples[-1]
         moved, rates = renewed(machine, rows, last, samples, rng)
@@ -85,7 +85,7 @@ class TemperedPhase(ChainPhase):
 
     def ladder(self, machine, state):
         """Return the ladder with a last rung: the machine, and its chains."""
-        rows = state.chains.layers[0]
+        rows = self.visible(state)
         return state.more.ladder.extended(machine, rows, rows.shape[0], _NEW_RUNG)
 
     def report(self, state):

@@ -8,7 +8,7 @@ sample of the machine (Krause, Fischer & Igel 2020; Carbone et al. 2023).
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..arrays import cast, cumulative_sum, like, namespace
+from ..arrays import cast, cumulative_sum, like, namespace, take_rows
 from ..inference import sample
 from ..machine import condition, precise_free_energy
 from ._chains import ChainPhase
@@ -67,7 +67,7 @@ class WeightedPhase(ChainPhase):
         index = _index(weights, cast(rng.uniform((1,)), weights.dtype))
         index = xp.where(few, index, xp.arange(n, **{**like(weights), "dtype": index.dtype}))
         log_weights = xp.where(few, 0.0 * log_weights, log_weights)
-        rows, given = xp.take(rows, index, axis=0), given.rows(index)
+        rows, given = take_rows(rows, index), given.rows(index)
         chains = self.sampler.state_at(machine, rows, rng, given)
         more = Weighted(log_weights, xp.take(energies, index, axis=0))
         return state._replace(chains=chains, more=more)
@@ -85,10 +85,8 @@ class WeightedPhase(ChainPhase):
 
     def visible(self, state):
         """Return as many rows in which each has its share, without a random number."""
-        rows, weights = state.chains.layers[0], self.weights(state)
-        if weights is None:
-            return rows
-        return namespace(rows).take(rows, _index(weights, 0.5), axis=0)
+        rows, weights = super().visible(state), self.weights(state)
+        return rows if weights is None else take_rows(rows, _index(weights, 0.5))
 
 
 def _normalized(log_weights):

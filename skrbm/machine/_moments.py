@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import scipy.sparse as sp
+
 from ..arrays import Array, add_products, cast, matmul, namespace, weighted_sum
 from ..units import Theta, Unit
 from ._machine import Machine, condition, is_per_row
@@ -14,7 +16,7 @@ class Block(NamedTuple):
     Attributes
     ----------
     means : tuple of array of shape (n_rows, n_units[l])
-        Mean of each layer.
+        Mean of each layer; that of visible units may be sparse.
     variances : tuple of array of shape (n_rows, n_units[l]) or None
         Variance of each layer, None where no statistic needs it.
     weight : float or array of shape (n_rows,)
@@ -145,7 +147,7 @@ def _weighted(left: Array, right: Array, weight: Any) -> tuple[Array, Array, flo
     """Return (left, right, alpha) so that alpha * left' right weighs each row by ``weight``."""
     if not is_per_row(weight):
         return left, right, weight
-    if left.shape[-1] < right.shape[-1]:
+    if sp.issparse(right) or left.shape[-1] < right.shape[-1]:
         return left * weight[:, None], right, 1.0
     return left, right * weight[:, None], 1.0
 

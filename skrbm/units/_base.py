@@ -251,6 +251,13 @@ class Unit:
         """Return the columns of each site in which exactly one column is 1, index arrays."""
         return []
 
+    def is_sparse(self, n: int) -> bool:
+        """Whether so few of ``n`` values are not 0 that sparse products take less time.
+
+        Then NumPy learns from sparse rows, and draws chains by :meth:`sample_sparse`.
+        """
+        return False
+
     def supports(self, n: int) -> list:
         """Return a key of the support of each column, None where it is not finite.
 
@@ -382,6 +389,10 @@ class Unit:
     def sample(self, theta: Theta, rng: Rng) -> Array:
         """Draw x."""
         raise unwritten(self, "sample")
+
+    def sample_sparse(self, theta: Theta, rng: Rng) -> Array:
+        """Draw x of units that are sparse as a csr_array, by NumPy."""
+        raise unwritten(self, "sample_sparse")
 
     def sample_rows(self, theta: Theta, mean: Array, rows: slice, rng: Rng) -> Array:
         """Draw x of some rows of parameters whose means are known, which may save work."""

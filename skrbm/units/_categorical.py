@@ -17,11 +17,14 @@ from ..arrays import (
     like,
     log_sum_exp,
     namespace,
+    row_blocks,
     working_dtype,
 )
 from ._base import Theta, Unit, digits
 
 _BLOCK_ROWS = 1024  # rows that are checked together
+_BLOCK_ELEMENTS = 2**17  # that NumPy draws together; temporaries of more pages take thrice as long
+_SPARSE = 16  # values of a site, on average, from which on sparse products take less time
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,9 @@ class Categorical(Unit):
 
     def exclusive(self, n):
         return self.groups(n)
+
+    def is_sparse(self, n):
+        return n >= _SPARSE * len(self.sites(n))
 
     def supports(self, n):
         return [("site", q, place) for q in self.sites(n) for place in range(q)]
@@ -156,15 +162,37 @@ class Categorical(Unit):
         return self._one_hot(best, theta.field)
 
     def sample(self, theta, rng):
-        field = theta.field
+        return self._one_hot(self._drawn(theta.field, rng), theta.field)
+
+    def sample_sparse(self, theta, rng):
+        drawn, sizes = self._drawn(theta.field, rng), self.sites(theta.field.shape[-1])
+        columns = (drawn + (np.cumsum(sizes) - max(sizes))).astype(np.int32)
+        ends = np.arange(0, columns.size + 1, len(sizes), dtype=np.int32)
+        ones = np.ones(columns.size, theta.field.dtype)
+        return sp.csr_array((ones, columns.ravel(), ends), shape=theta.field.shape)
+
+    def _drawn(self, field, rng):
+        """Return the drawn value of each site, counted with what smaller sites begin with."""
         xp, shape = namespace(field), field.shape
-        weights = self._values_first(xp.reshape(field, (-1, shape[-1])))
+        field = xp.reshape(field, (-1, shape[-1]))
+        noise = rng.uniform((field.shape[0], len(self.sites(shape[-1]))))
+        if is_foreign(field) or math.prod(field.shape) <= _BLOCK_ELEMENTS:
+            drawn = self._quantiles(field, noise)
+        else:
+            size = max(1, _BLOCK_ELEMENTS // shape[-1])
+            blocks = zip(row_blocks(field, size), row_blocks(noise, size), strict=True)
+            drawn = np.concatenate([self._quantiles(*block) for block in blocks])
+        return xp.reshape(drawn, (*shape[:-1], drawn.shape[-1]))
+
+    def _quantiles(self, field, noise):
+        """Return the values of the sites of rows at quantiles of their distributions."""
+        weights = self._values_first(field)
+        xp = namespace(weights)
         weights -= xp.max(weights, axis=0)
         edges = cumulative_sum(xp.exp(weights), axis=0)
-        noise = rng.uniform(edges.shape[:0:-1]).T * edges[-1, ...]
-        below = edges[:-1, ...] <= noise  # so that a value without probability is never drawn
-        drawn = xp.sum(cast(below, xp.int32), axis=0).T
-        return self._one_hot(xp.reshape(drawn, (*shape[:-1], drawn.shape[-1])), field)
+        # So that a value without probability is never drawn.
+        below = edges[:-1, ...] <= noise.T * edges[-1, ...]
+        return xp.sum(cast(below, xp.int32), axis=0).T
 
     def initial_theta(self, columns):
         """Return the logarithms of the frequencies, with one more row that is uniform.

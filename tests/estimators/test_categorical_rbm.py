@@ -97,6 +97,29 @@ def test_samples_have_the_distribution_of_the_machine():
     assert stats.chisquare(counts, expected).pvalue > LEVEL
 
 
+@pytest.mark.parametrize(
+    "params",
+    [
+        *({"inference": inference} for inference in ("gibbs", "cd", "naive_mean_field")),
+        {"optimizer": "natural"},
+        {"inference": Gibbs(start="weighted")},
+        {"inference": Gibbs(start="tempered")},
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_batches_of_sites_of_many_values_may_be_sparse(params, monkeypatch):
+    """Few draws, of which one with a probability of 1e-4 or less is another by rounding."""
+    X, found = np.random.default_rng(0).integers(0, 18, (60, 5)), []
+    for is_sparse in (True, False):
+        monkeypatch.setattr(Categorical, "is_sparse", lambda self, n, known=is_sparse: known)
+        rbm = small(n_iter=1, **params).fit(X).partial_fit(X[:20])
+        found.append((rbm.components_, rbm.intercept_visible_, rbm.starts_))
+    for one, other in zip(*found, strict=True):
+        assert isinstance(one, np.ndarray)
+        assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.law
 def test_probabilities_of_missing_sites():
     """A mean of 2000 steps has a standard error of at most 0.02, so 0.1 is five of them."""

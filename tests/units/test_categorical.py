@@ -109,6 +109,19 @@ def test_configurations_are_drawn_by_their_probabilities(sizes, sites, dtype):
     assert stats.chisquare(counts, expected).pvalue > LEVEL / 10  # each of 8 tests
 
 
+@dtypes
+def test_many_rows_are_drawn_by_their_probabilities_and_as_sparse_rows(dtype):
+    sizes = (17, 20, 3)
+    unit, fields = Categorical(sizes), np.random.default_rng(3).standard_normal(40).astype(dtype)
+    theta = Theta(np.tile(fields, (10_000, 1)))
+    X, rows = (draw(theta, make_rng(2, fields)) for draw in (unit.sample, unit.sample_sparse))
+    assert_array_equal(rows.toarray(), X)
+    assert rows.dtype == X.dtype == dtype
+    for site in unit.groups(40):
+        expected = len(X) * softmax(fields[site].astype(float))
+        assert stats.chisquare(X[:, site].sum(axis=0), expected).pvalue > LEVEL / 6
+
+
 @pytest.mark.parametrize("convert", [np.asarray, sp.csr_array])
 def test_initial_theta_has_the_frequencies_and_one_uniform_row(convert):
     unit = Categorical((2, 3))
