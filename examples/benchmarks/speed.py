@@ -17,7 +17,8 @@ and of the ratios within repeats. Parts:
 - "conditional": a default fit of 1,500 rows, 30 features and 8 labels;
 - "score": ``score_samples`` right after a fit, over the time of the fit;
 - "import": ``import skrbm`` beside ``import sklearn.neural_network``;
-- "tempering": samples by tempering beside plain Gibbs sampling, after the first call.
+- "tempering": 500 samples by tempering and by plain Gibbs sampling, after the first call, each
+  with its default number of steps, and the autocorrelation of chains that start at samples.
 """
 
 import argparse
@@ -44,8 +45,10 @@ from skrbm import (
     GaussianBernoulliRBM,
     TabularRBM,
 )
+from skrbm.arrays import make_rng
 from skrbm.evaluation import pseudo_log_likelihood
-from skrbm.inference import GibbsLangevin
+from skrbm.inference import Gibbs, GibbsLangevin, Tempering, ladder_of, sample
+from skrbm.learning import remaining
 
 
 def timed(runs, repeats):
@@ -305,12 +308,21 @@ def imports(repeats):
 def tempering(repeats):
     model = RBM(64, random_state=0).fit(bits())
     runs = {
-        method: lambda method=method: model.sample(500, n_steps=100, method=method, random_state=0)
+        method: lambda method=method: model.sample(500, method=method, random_state=0)
         for method in ("gibbs", "tempering")
     }
     seconds = timed(runs, repeats)
     row = (*(median(seconds, name) for name in runs), ratio(seconds, "tempering", "gibbs"))
     table(("s, Gibbs", "s, tempering", "ratio"), [row])
+    machine, rng = model.machine_, make_rng(0, model.components_)
+    ladder, rows = ladder_of(model, 0), []
+    for sampler in (Gibbs(), Tempering(ladder)):
+        begin = sampler.state_at(machine, ladder.samples[-1], rng)
+        for n_steps in (10, 40, 100):
+            end = sample(sampler, machine, begin, rng, n_steps)
+            ends = begin.layers[0], end.layers[0], ladder.samples[-1]
+            rows.append((type(sampler).__name__, str(n_steps), remaining(*ends)))
+    table(("chains", "steps", "autocorrelation"), rows)
 
 
 PARTS = {

@@ -325,17 +325,18 @@ class DensityModel(
 
     @one_blas_thread
     def sample(
-        self, n_samples=1, *, n_steps=100, init=None, given=None, method="auto", random_state=None
+        self, n_samples=1, *, n_steps=None, init=None, given=None, method="auto", random_state=None
     ):
         """Draw samples of the visible units, each from its own Markov chain.
 
         Parameters
         ----------
         n_samples : int, default=1
-        n_steps : int, default=100
-            Sweeps of each chain.
+        n_steps : int, default=None
+            Sweeps of each chain: by default 100, and 40 where chains start at samples of a ladder.
         init : array-like of shape (n_samples, n_features), default=None
-            Where the chains start; default: random rows of ``starts_``.
+            Where the chains start; by default at random rows of ``starts_``, or by tempering at
+            samples of the last rung of the ladder.
         given : array-like of shape (n_given, n_features), default=None
             Observed values, with NaN for values that are drawn given them; ``n_samples`` is
             ignored. Files, datasets and batches are processed in blocks (:ref:`large_data`).
@@ -358,7 +359,7 @@ class DensityModel(
         """
         machine = self.machine_
         check_count("n_samples", n_samples, 1)
-        check_count("n_steps", n_steps, 0)
+        check_count("n_steps", n_steps, 0, or_none=True)
         if given is not None:
             options = {"n_steps": n_steps, "method": method, "random_state": random_state}
             return drawn_given(self, given, init=init, **options)
@@ -368,7 +369,8 @@ class DensityModel(
             starts = (take_rows(self.starts_, own[:, 0]) for own in blocks_of(self, rows))
         else:
             starts = map(dense, blocks_of(self, rows_to_start(self, init, n_samples)))
-        return decoded(self, map(chains_of(self, method, n_steps, rng), starts), drawn=True)
+        chains = chains_of(self, method, n_steps, rng, is_free=init is None)
+        return decoded(self, map(chains, starts), drawn=True)
 
     @available_if(_has_one_density)
     @by_blocks

@@ -44,6 +44,9 @@ from ._encoded import blocks_of, by_blocks, decoded, takes_table
 from ._log_partition import kept_with_parameters
 
 N_STEPS = 200  # of the chain of a row
+# Of the chain of a sample, and of one that starts at samples of a ladder: these few depend less on
+# where they started than all those of Gibbs sampling.
+_N_STEPS_OF_SAMPLE, _N_STEPS_OF_LADDER = 100, 40
 _N_CHECKED = 100  # chains of each start that show whether chains mix
 _MOST_WEIGHTS = 2**15  # of a machine for which a ladder is built if they do not
 _MOST_ELEMENTS = 2**24  # of the visible values of all rungs that are sampled together
@@ -55,11 +58,12 @@ _BLOCK_ROWS = 1024
 # ------------------------------------------------------------------------------- samplers
 
 
-def chains_of(model, method, n_steps, rng):
+def chains_of(model, method, n_steps, rng, is_free=False):
     """Return a function of visible values where chains start, which returns those where they end.
 
     ``method`` is "gibbs", "tempering" (or such an object), or "auto": tempering if the model has a
-    ladder, or if its chains do not mix and it is small.
+    ladder, or if its chains do not mix and it is small. With ``is_free`` chains may start elsewhere
+    instead: at samples of a ladder. ``n_steps`` of None are 100, and fewer for these.
     """
     machine = model.machine_
     check_has_integral(machine)
@@ -68,8 +72,12 @@ def chains_of(model, method, n_steps, rng):
     if method == "auto" and not hasattr(model, "ladder_"):
         method = _method_that_mixes(model)
     sampler = _sampler_of(model, method, rng)
+    is_free = is_free and sampler.has_samples
+    if n_steps is None:
+        n_steps = _N_STEPS_OF_LADDER if is_free else _N_STEPS_OF_SAMPLE
 
     def ends(rows):
+        rows = sampler.rungs.last(rows.shape[0], rng) if is_free else rows
         chains = sampler.state_at(machine, rows, rng)
         return sample(sampler, machine, chains, rng, n_steps).layers[0]
 
@@ -170,6 +178,7 @@ def drawn_given(model, X, *, init, n_steps, random_state, method="auto"):
         raise ValueError("sample takes init or given, not both: given says where chains start")
     if sp.issparse(X):
         raise TypeError("given is sparse, and NaN marks what is drawn: make it dense, by toarray()")
+    n_steps = _N_STEPS_OF_SAMPLE if n_steps is None else n_steps
     check_count("n_steps", n_steps, 1)
     machine, blocks = model.machine_, _split_missing(model, X)
     rng = make_rng(random_state, machine.weights[0])

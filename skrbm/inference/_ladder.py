@@ -14,7 +14,16 @@ from scipy.optimize import brentq
 
 from .._checks import check_count
 from ..arrays import cast, last_rows, make_rng, namespace, to_numpy
-from ..machine import Machine, check_has_integral, in_double, interpolate, log_ratio, uncoupled
+from ..machine import (
+    Machine,
+    check_has_integral,
+    condition,
+    in_double,
+    input_field,
+    interpolate,
+    log_ratio,
+    uncoupled,
+)
 from ._annealing import anneal, own_bases, resampled
 from ._clamped import clamped
 from ._fixed_point import choose
@@ -157,9 +166,14 @@ def mean_rate(below, above) -> float:
     return float(np.mean(np.where(rates == rates, rates, 0.0)))
 
 
-def _swept(machine, rows, rng):
-    """Return visible values after one sweep of block Gibbs sampling."""
-    chains = Gibbs().state_at(machine, rows, rng)
+def _swept(machine, rows, rng, given=None):
+    """Return visible values after one sweep of block Gibbs sampling.
+
+    ``given`` are the parameters of the hidden units given the rows, if they are known already.
+    """
+    if machine.scale == 0:  # the visible units are independent
+        return draw_visible(machine.of_rows(rows), rng, rows.shape[0])
+    chains = Gibbs().state_at(machine, rows, rng, given)
     if samples_exactly(machine):
         return last_visible(Gibbs(), machine, chains, rng, 1)
     return Gibbs().step(machine, chains, rng)[0].layers[0]
@@ -216,15 +230,48 @@ def exchanged_and_swept(machines, rows, turn, rng):
     Each chain, a row of the arrays of all rungs in ``rows``, is independent of the others. Returns
     the rows and a list of :class:`Exchange`.
     """
-    pairs, rows, exchanges = range(turn % 2, len(machines) - 1, 2), list(rows), []
-    for k in pairs:
-        both = rows[k], rows[k + 1]
-        below, above = (gains_of(machines[k], machines[k + 1], x) for x in both)
+    rows, thetas, exchanges = list(rows), {}, []
+    doubles = _in_double(machines)
+    given = _hidden_given(doubles, [cast(x, doubles[0].dtype) for x in rows])
+    for k in range(turn % 2, len(machines) - 1, 2):
+        both, pair = (rows[k], rows[k + 1]), doubles[k : k + 2]
+        (a, b), (c, d) = ([given(j, i) for j in (k, k + 1)] for i in (k, k + 1))
+        below = log_ratio(*pair, cast(both[0], pair[0].dtype), (a, b))
+        above = log_ratio(*pair, cast(both[1], pair[0].dtype), (c, d))
         accepted, rate = metropolis(below - above, rng)
         rows[k], rows[k + 1] = choose(accepted, both[::-1], both)
+        thetas[k], thetas[k + 1] = choose(accepted, (c, b), (a, d))
         exchanges.append(Exchange(k, (below, above), rate, accepted))
-    swept = (_swept(machine, x, rng) for machine, x in zip(machines, rows, strict=True))
-    return tuple(swept), exchanges
+    for k, machine in enumerate(machines):
+        theta = given(k, k) if k not in thetas else thetas[k]
+        theta = theta.map(lambda part, dtype=machine.dtype: cast(part, dtype))
+        rows[k] = _swept(machine, rows[k], rng, theta)
+    return tuple(rows), exchanges
+
+
+def _in_double(machines):
+    """Return machines as :func:`in_double` does; those that share their weights still do."""
+    if machines[0].units[0].is_discrete:
+        return machines
+    double = namespace(machines[0].weights[0]).float64
+    weights = {id(machine.weights[0]): machine.weights[0] for machine in machines}
+    weights = {key: cast(W, double) for key, W in weights.items()}
+    return [replace(machine, weights=(weights[id(machine.weights[0])],)) for machine in machines]
+
+
+def _hidden_given(machines, rows):
+    """Return a function of j and k: the parameters of hidden units of machine j given rows k.
+
+    Temperatures of one machine share the products of the weights with the rows.
+    """
+    W = machines[0].weights[0]
+    if any(machine.weights[0] is not W for machine in machines):
+        return lambda j, k: condition(machines[j], rows[k])
+    unscaled = replace(machines[0], scale=1.0)
+    fields = [input_field(unscaled, 1, (x, None)) for x in rows]
+    return lambda j, k: (
+        machines[j].units[1].tilt(machines[j].thetas[1], machines[j].scale * fields[k])
+    )
 
 
 def ladder_of(machine, rng, *, visible=None, n_samples=200, n_sweeps=100) -> Ladder:

@@ -53,9 +53,12 @@ class Sampler(InferenceMethod):
     ----------
     has_rungs : bool
         Whether chains use a ladder; see :class:`Tempering`.
+    has_samples : bool
+        Whether this has samples, so that ``rungs`` is a :class:`Ladder`.
     """
 
     has_rungs: ClassVar = False
+    has_samples: ClassVar = False
     step_size: ClassVar = None
 
     n_steps: int = field(default=1, kw_only=True)

@@ -95,8 +95,12 @@ class Tempering(Sampler):
                 object.__setattr__(self, "rungs", betas)  # which is hashable
 
     @property
+    def has_samples(self):
+        return hasattr(self.rungs, "samples")
+
+    @property
     def _ladder(self):
-        return self.rungs if hasattr(self.rungs, "samples") else None
+        return self.rungs if self.has_samples else None
 
     def _betas(self):
         """Return the inverse temperatures of rungs that are no ladder, a tuple."""

@@ -56,13 +56,17 @@ def free_energy(machine: Machine, X: Array) -> Array:
     return -machine.units[0].log_weight(machine.thetas[0], X) - hidden
 
 
-def log_ratio(machine0: Machine, machine1: Machine, X: Array) -> Array:
+def log_ratio(
+    machine0: Machine, machine1: Machine, X: Array, given: tuple[Theta, Theta] | None = None
+) -> Array:
     """Return the free energy of each row by ``machine0`` minus that by ``machine1``, in float64.
 
     It is log p1(x) / p0(x) + log Z1 / Z0. The machines have the same units, whose base measures
     cancel. Values are multiplied by the difference of the parameters, so that few digits are lost.
+    ``given`` are the parameters of the hidden units given X by both, if they are known already.
     """
-    hidden = machine1.units[1].log_ratio(condition(machine0, X), condition(machine1, X))
+    given = (condition(machine0, X), condition(machine1, X)) if given is None else given
+    hidden = machine1.units[1].log_ratio(*given)
     return machine1.units[0].dot(difference(machine1.thetas[0], machine0.thetas[0]), X) + hidden
 
 

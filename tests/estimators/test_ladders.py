@@ -147,6 +147,10 @@ def test_samples_along_a_ladder_reach_modes_that_gibbs_sampling_does_not():
         assert V.shape == (400, 8)
         assert abs((V.mean(axis=1) > 0.5).mean() - 0.5) < 0.125
         assert_array_equal(V, rbm.sample(400, init=start, method=method, random_state=0))
+    rbm.starts_ = start  # where chains start that have no samples of a ladder
+    V = rbm.sample(400, method="tempering", random_state=0)
+    assert abs((V.mean(axis=1) > 0.5).mean() - 0.5) < 0.125
+    assert_array_equal(V, rbm.sample(400, n_steps=40, method="tempering", random_state=0))
 
 
 def tilted_modes():
