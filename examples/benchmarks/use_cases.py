@@ -13,7 +13,8 @@ numbers and one-hot labels.
 
 Recommendations: held-out ratings, and held-out choices, of generated users (recommendations.py).
 
-Means over seeds are printed, and the mean processor time of a fit with its result.
+Means and standard deviations over seeds are printed, and the mean processor time of a fit with its
+result.
 """
 
 import argparse
@@ -134,6 +135,14 @@ def area(make, drawn, seed):
     return roc_auc_score(y, scores), time.process_time() - start
 
 
+def summary(found):
+    """Return the means of scores over seeds with their deviations, and the mean seconds."""
+    *means, seconds = np.mean(found, axis=0)
+    deviations = np.std(found, axis=0)
+    pairs = zip(means, deviations, strict=False)
+    return *(f"{mean:.3f} ± {deviation:.3f}" for mean, deviation in pairs), float(seconds)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
@@ -152,8 +161,8 @@ def main():
     rows = []
     for work, errors in works.items():
         for name, make in IMPUTERS.items():
-            found = np.mean([errors(make, seed) for seed in range(args.seeds)], axis=0)
-            rows.append((work, name, *map(float, found)))
+            found = [errors(make, seed) for seed in range(args.seeds)]
+            rows.append((work, name, *summary(found)))
             progress(rows[-1])
     table(("table", "imputer", "rms error", "wrong labels", "seconds"), rows)
 
@@ -166,8 +175,8 @@ def main():
     rows = []
     for work, drawn in works.items():
         for name, make in DETECTORS.items():
-            found = np.mean([area(make, drawn, seed) for seed in range(args.seeds)], axis=0)
-            rows.append((work, name, *map(float, found)))
+            found = [area(make, drawn, seed) for seed in range(args.seeds)]
+            rows.append((work, name, *summary(found)))
             progress(rows[-1])
     table(("table", "detector", "ROC AUC", "seconds"), rows)
 
