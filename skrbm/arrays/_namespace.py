@@ -207,16 +207,19 @@ def log_sum_exp(x: Array) -> Array:
 
 
 def cumulative_sum(x: Array, axis: int = -1) -> Array:
-    """Return cumulative sums along an axis; ``np.cumsum`` is slow for a few long vectors."""
+    """Return cumulative sums along an axis, which may overwrite x where it is not the last one.
+
+    ``np.cumsum`` is slow for a few long vectors.
+    """
     xp = namespace(x)
     if xp is not np:
         return xp.cumulative_sum(x, axis=axis)
     if axis == -1:
         return np.cumsum(x, axis=-1)
-    total = np.moveaxis(x.copy(), axis, 0)
+    total = np.moveaxis(x, axis, 0)
     for k in range(1, len(total)):
         np.add(total[k - 1], total[k], out=total[k])
-    return np.moveaxis(total, 0, axis)
+    return x
 
 
 def row_sums(x: Array) -> Array:

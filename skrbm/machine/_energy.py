@@ -96,8 +96,9 @@ def precise_free_energy(machine: Machine, X: Array) -> Array:
     parts = []
     for start in range(0, n, _BLOCK_ROWS):
         block = slice(start, min(start + _BLOCK_ROWS, n))
-        rows = take_rows(X, block)
-        rows = rows.astype(machine.dtype) if sp.issparse(rows) else cast(rows, machine.dtype)
+        rows = X if n <= _BLOCK_ROWS else take_rows(X, block)
+        sparse = sp.issparse(rows)
+        rows = rows.astype(machine.dtype, copy=False) if sparse else cast(rows, machine.dtype)
         parts.append(free_energy(machine.rows(block), rows))
     return namespace(parts[0]).concat(parts, axis=0)
 
