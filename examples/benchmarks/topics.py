@@ -9,12 +9,13 @@ lengths) with topics whose log-shares are normal and correlated; one word in ten
 whole vocabulary. docstrings: the docstrings of Python's library, NumPy, SciPy and scikit-learn.
 sklearn: those of scikit-learn alone, with a quarter as test set.
 
-Both models have 50 topics, or ``--topics``. ReplicatedSoftmaxRBM has default settings;
-scikit-learn's LatentDirichletAllocation learns online with batches of 128 and 1024 documents, for
-at least the same processor time. Printed are the perplexity of half of the words of each test
-document, drawn at random, given the others, and the coherence of topics: the normalized pointwise
-mutual information of pairs among the ten words of a topic, by the documents in which they occur, on
-average.
+Both models have 50 topics, or ``--topics``. ReplicatedSoftmaxRBM has default settings, and sparse
+hidden units in another row; scikit-learn's LatentDirichletAllocation learns online with batches of
+128 and 1024 documents, for at least the same processor time. Printed are the perplexity of half of
+the words of each test document, drawn at random, given the others; the coherence of topics: the
+normalized pointwise mutual information of pairs among the ten words of a topic, by the documents in
+which they occur, on average; and their diversity, the part of these words that are distinct (Dieng
+et al. 2020), since topics that repeat a few frequent words are coherent too.
 """
 
 import argparse
@@ -34,6 +35,7 @@ from threadpoolctl import threadpool_limits
 from skrbm import ReplicatedSoftmaxRBM
 
 N_TOPICS, N_WORDS, N_TEST = 50, 2000, 2000
+NONE = np.nan, np.nan
 
 
 def correlated(n, rng):
@@ -114,6 +116,11 @@ def coherence(topics, X):
     return float(np.mean(values[topics[:, first], topics[:, second]]))
 
 
+def diversity(topics):
+    """Return which part of the words of all topics are distinct."""
+    return len(np.unique(topics)) / topics.size
+
+
 def completion(log_probabilities, B):
     """Return the perplexity of the words of B."""
     total = 0.0
@@ -155,17 +162,21 @@ def measured(args, seed):
     train, test = X[:n], X[n : n + n_test]
     A, B = halves(test, np.random.default_rng(seed))
     total = train.sum(axis=0) + 1 / N_WORDS
-    yield "word frequencies", 0.0, completion([np.log(total / total.sum())] * n_test, B), np.nan
-    begin = time.process_time()
-    rbm = ReplicatedSoftmaxRBM(args.topics, n_iter=args.epochs, random_state=seed).fit(train)
-    seconds = time.process_time() - begin
-    words = rbm.top_words(np.arange(X.shape[1]), 10)
-    found = completion(next_word_of_rbm(rbm, A), B), coherence(words, X)
-    yield "ReplicatedSoftmaxRBM", seconds, *found
+    yield "word frequencies", 0.0, completion([np.log(total / total.sum())] * n_test, B), *NONE
+    for sparsity in (0.0, 1.0):
+        begin = time.process_time()
+        rbm = ReplicatedSoftmaxRBM(
+            args.topics, sparsity=sparsity, n_iter=args.epochs, random_state=seed
+        ).fit(train)
+        seconds = time.process_time() - begin
+        words = rbm.top_words(np.arange(X.shape[1]), 10)
+        found = completion(next_word_of_rbm(rbm, A), B), coherence(words, X), diversity(words)
+        name = f"ReplicatedSoftmaxRBM{', sparsity=1' * (sparsity > 0)}"
+        yield name, seconds, *found
     for batch_size in (128, 1024):
         lda, spent = fit_topics(train, args.topics, seconds, batch_size, seed)
         words = np.argsort(-words_of(lda), axis=1)[:, :10]
-        found = completion(next_word_of_topics(lda, A), B), coherence(words, X)
+        found = completion(next_word_of_topics(lda, A), B), coherence(words, X), diversity(words)
         yield f"LDA, {batch_size}", spent, *found
 
 
@@ -187,10 +198,10 @@ def main():
     rows = []
     for name, numbers in found.items():
         mean, std = np.mean(numbers, axis=0), np.std(numbers, axis=0)
-        digits = 1, 1, 3
+        digits = 1, 1, 3, 2
         numbers = zip(mean, std, digits, strict=True)
         rows.append([name, *(f"{m:.{d}f} ± {s:.{d}f}" for m, s, d in numbers)])
-    table(["model", "processor time (s)", "perplexity", "coherence"], rows)
+    table(["model", "processor time (s)", "perplexity", "coherence", "diversity"], rows)
 
 
 if __name__ == "__main__":

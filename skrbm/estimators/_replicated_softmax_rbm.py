@@ -4,13 +4,15 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
-from .._sklearn import StrOptions
+from .._sklearn import Interval, StrOptions
 from ..arrays import dense, from_numpy, make_rng, namespace, one_blas_thread, to_numpy
 from ..evaluation import Density
 from ..evaluation._lengths import length_partitions
@@ -51,6 +53,11 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         Block Gibbs sampling. Persistent chains ("gibbs" or "pcd") exchange their hidden units with
         chains of other lengths; those of "cd" start at the batch of data. Or an object such as
         ``Gibbs(n_steps=5, n_chains=200)``.
+    sparsity : float, default=0.0
+        Strength of a penalty that keeps hidden units off in most documents: the cross-entropy
+        between a mean of 0.1 and the mean of the unit, in nats for each document, whose gradient
+        the biases alone follow, as in [2]_. With 1.0 the words of units are about as coherent as
+        those of latent Dirichlet allocation, at some cost in perplexity.
     {optimizer}
         A name stands for one with ``alpha=0.0`` and ``schedule="linear"``. Penalties that make
         zeros do not apply.
@@ -93,6 +100,8 @@ class ReplicatedSoftmaxRBM(BaseRBM):
     ----------
     .. [1] Salakhutdinov, R., & Hinton, G. (2009). Replicated Softmax: an Undirected Topic Model.
        NIPS.
+    .. [2] Lee, H., Ekanadham, C., & Ng, A. Y. (2008). Sparse Deep Belief Net Model for Visual Area
+       V2. NIPS.
 
     Examples
     --------
@@ -108,6 +117,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
 
     _parameter_constraints: ClassVar[dict] = {
         "inference": [StrOptions(set(method_names(Gibbs))), Gibbs],
+        "sparsity": [Interval(Real, 0, None, closed="left")],
         "n_iter": N_ITER_OR_AUTO,
     }
     init, early_stopping, _layout = "random", False, Counts()
@@ -119,6 +129,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         n_components=50,
         *,
         inference="gibbs",
+        sparsity=0.0,
         optimizer="sgd",
         learning_rate="auto",
         batch_size=100,
@@ -129,6 +140,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
     ):
         self.n_components = n_components
         self.inference = inference
+        self.sparsity = sparsity
         self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.batch_size = batch_size
@@ -155,8 +167,10 @@ class ReplicatedSoftmaxRBM(BaseRBM):
             )
         if optimizer.makes_zeros:
             raise ValueError(f"weights of counts have no zeros: set penalty='l2' in {optimizer}")
+        if self.sparsity and not optimizer.centered:
+            raise ValueError(f"sparsity={self.sparsity} needs centered=True in {optimizer}")
         phase = CountedDataPhase if sampler.start == "data" else CountedPhase
-        return Recipe(phase(sampler), optimizer, CountParameters())
+        return Recipe(phase(sampler), optimizer, CountParameters(float(self.sparsity)))
 
     # ------------------------------------------------------------------- the fitted machine
 
@@ -326,7 +340,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         return Multinomial(1).mean(conditional(machine, 0, (None, H)))
 
     def top_words(self, vocabulary, n=10):
-        """Return the words that each hidden unit makes more probable.
+        """Return the words that each hidden unit alone makes more probable.
 
         Parameters
         ----------
@@ -339,9 +353,8 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         Returns
         -------
         words : ndarray of str of shape (n_components, n)
-            By the gain of their expected number in a document of average probabilities when the
-            unit turns on, p (exp(W) - 1) with the frequencies p of the training data, the largest
-            first; without these p is uniform.
+            By the difference of their probabilities with the unit on and with it off, while all
+            other units are off; the largest first.
         """
         check_is_fitted(self, "components_")
         check_count("n", n, 1)
@@ -350,9 +363,9 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         words, W = np.asarray(vocabulary), to_numpy(self.components_)
         if words.shape != W.shape[1:]:
             raise ValueError(f"vocabulary has shape {words.shape}, and X {W.shape[1]} columns")
-        means = getattr(self, "visible_means_", None)
-        p = 1.0 if means is None else to_numpy(means)
-        return words[np.argsort(-p * np.expm1(W), axis=1, kind="stable")[:, :n]]
+        b = to_numpy(self.intercept_visible_)
+        gains = softmax(b + W, axis=1) - softmax(b)
+        return words[np.argsort(-gains, axis=1, kind="stable")[:, :n]]
 
     # ------------------------------------------------------------------- samples
 

@@ -21,6 +21,7 @@ from ..machine import zero_sum
 from ..units import Theta
 from ._optimizers import ArrayGradient, Gradient
 
+_SPARSE_MEAN = 0.1  # of hidden units that are to be sparse
 _NARROW = 0.4  # part of the data's covariance that visible units have at first given hidden ones
 _FIRST_WEIGHT = 1.0  # largest standard deviation of first weights to them, by bits
 _BELOW_SPLIT = 0.95  # of the first squared weights at which the distribution splits
@@ -191,11 +192,20 @@ class NaturalParameters:
 NATURAL = NaturalParameters()
 
 
+@dataclass(frozen=True)
 class CountParameters(NaturalParameters):
     """Learning of a machine of counts: its weights and visible fields, without hidden biases.
 
     Rows of counts have sums D, and hidden biases D c are a part of the weights, W + c 1'.
+
+    Parameters
+    ----------
+    sparsity : float, default=0.0
+        Factor of the cross-entropy between a mean of 0.1 of each hidden unit and the one given the
+        data, whose gradient the biases of centred coordinates follow (Lee, Ekanadham and Ng 2008).
     """
+
+    sparsity: float = 0.0
 
     def first(self, machine):
         """Return the machine with hidden biases, of each word, as a part of its weights."""
@@ -224,7 +234,8 @@ class CountParameters(NaturalParameters):
         total = xp.where(total > 0, total, xp.ones_like(total))  # of documents without words
         p, sums = counts / total, xp.sum(G, axis=1)
         dW = G - sums[:, None] * p - hidden[:, None] * g
-        shift = sums / total**2 - dW @ p
+        sparse = self.sparsity * (hidden - _SPARSE_MEAN)
+        shift = (sums / total - sparse) / total - dW @ p
         return CenteredCounts((dW + shift[:, None] + taken, g), hidden)
 
 

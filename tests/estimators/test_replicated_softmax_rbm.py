@@ -12,12 +12,12 @@ import pytest
 import scipy.sparse as sp
 from _estimators import build
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import expit, gammaln, logsumexp
+from scipy.special import expit, gammaln, logit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from skrbm import ReplicatedSoftmaxRBM
 from skrbm.evaluation import diagnose, log_partition
-from skrbm.learning import CountParameters, MachineGradient
+from skrbm.learning import SGD, CountParameters, MachineGradient
 from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Multinomial, Theta
 
@@ -169,8 +169,12 @@ def test_a_fit_that_is_worse_than_independent_words_warns(n_components):
         small(**params).fit(X)
 
 
-def test_centred_gradient_is_the_chain_rule():
-    """By finite differences of any linear function of weights and visible fields."""
+@pytest.mark.parametrize("sparsity", [0.0, 2.0])
+def test_centred_gradient_is_the_chain_rule(sparsity):
+    """By finite differences of any linear function of weights and visible fields.
+
+    Biases move the logits of means, whose cross-entropy with 0.1 is what makes units sparse.
+    """
     generator, h = np.random.default_rng(0), 1e-6
     W, G = generator.standard_normal((2, 3, 4))
     b, g = generator.standard_normal((2, 4))
@@ -185,7 +189,7 @@ def test_centred_gradient_is_the_chain_rule():
         def arrays(self, parameters):
             return G, g
 
-    centered = CountParameters().centered(Given(), machine, (counts, hidden))
+    centered = CountParameters(sparsity).centered(Given(), machine, (counts, hidden))
     dW = centered.arrays(None)[0]
 
     def moved(U, c, f):
@@ -193,11 +197,13 @@ def test_centred_gradient_is_the_chain_rule():
         return U + (c / total - U @ p)[:, None], f - hidden @ U
 
     U = W - W @ np.ones(4)[:, None] / 4
-    c, f = generator.standard_normal(3), generator.standard_normal(4)
+    c, f = np.zeros(3), generator.standard_normal(4)
 
     def value(U, c, f):
         weights, fields = moved(U, c, f)
-        return (G * weights).sum() + g @ fields
+        m = expit(logit(hidden) + c)
+        entropy = -(0.1 * np.log(m) + 0.9 * np.log(1 - m)).sum()
+        return (G * weights).sum() + g @ fields - sparsity * entropy
 
     slope_U = np.array(
         [
@@ -246,16 +252,40 @@ def test_samples_have_the_lengths_and_the_distribution():
 
 
 def test_top_words_are_those_that_a_unit_makes_more_probable():
-    X, words = topics(300), np.array([f"word{i}" for i in range(12)])
-    rbm = small().fit(X)
-    p = rbm.visible_means_ / rbm.visible_means_.sum()
-    gains = p * np.exp(rbm.components_)
-    order = np.argsort(-(gains - p), axis=1)
-    assert_array_equal(rbm.top_words(words, 3), words[order[:, :3]])
+    """By the joint probabilities of all documents of two words and of hidden units."""
+    rbm, words = random_machine(n_words=6), np.array([f"word{i}" for i in range(6)])
+    X, H = all_counts(2, 6), np.vstack([np.zeros(3), np.eye(3)])
+    W, c, b = rbm.components_, rbm.intercept_hidden_, rbm.intercept_visible_
+    joint = np.exp((X @ W.T + 2 * c) @ H.T + (X @ b - gammaln(X + 1).sum(axis=1))[:, None])
+    off, *on = (joint / joint.sum(axis=0)).T @ X / 2
+    order = np.argsort(off - on, axis=1)[:, :3]
+    assert_array_equal(rbm.top_words(words, 3), words[order])
     places = {word: i for i, word in reversed([*enumerate(words)])}
-    assert_array_equal(rbm.top_words(places, 3), words[order[:, :3]])
+    assert_array_equal(rbm.top_words(places, 3), words[order])
     with pytest.raises(ValueError, match="vocabulary"):
         rbm.top_words(words[:5])
+
+
+def test_sparse_units_are_the_topics_of_documents():
+    """Words of the unit that is nearest to a topic, of five topics with 8 words of their own.
+
+    In 25 seeds 0.99 of them belong to the topic, with a standard deviation of 0.02; without
+    sparsity 0.89 and 0.08.
+    """
+    generator, n_topics = np.random.default_rng(0), 5
+    words = np.repeat(np.arange(n_topics), 8)
+    shares = generator.dirichlet(np.full(n_topics, 0.2), 400)
+    p = 0.9 * shares[:, words] / 8 + 0.1 / len(words)
+    X = np.array([generator.multinomial(40, row) for row in p])
+    rbm = small(n_components=8, sparsity=1.0, n_iter=60).fit(X)
+    found = rbm.top_words(words, 8)[:, :, None] == np.arange(n_topics)
+    assert found.mean(axis=1).max(axis=0).mean() > 0.87
+    assert rbm.transform(X).mean() < 0.3
+
+
+def test_sparsity_needs_centred_gradients():
+    with pytest.raises(ValueError, match="centered"):
+        small(sparsity=1.0, optimizer=SGD(centered=False)).fit(topics())
 
 
 # Standard errors of differences of two estimates are sqrt(2) times those of one: a difference of
