@@ -225,7 +225,7 @@ class LikelihoodMonitor(Monitor):
         with np.errstate(over="ignore", invalid="ignore"):  # of large parameters
             found = self.warning(machine, state) if ranks().rank == 0 else None
             message, own = ranks().first(found or (None, None))
-        if self.rows.has_missing and own is not None:
+        if own is not None and (self.rows.has_missing or self.log_z is None):
             late["log_likelihood"] = own
         if message is not None:
             warnings.warn(message, ConvergenceWarning, stacklevel=9)

@@ -169,6 +169,15 @@ def test_a_fit_that_is_worse_than_independent_words_warns(n_components):
         small(**params).fit(X)
 
 
+@pytest.mark.parametrize("n_components", [4, 14])  # by an exact log Z, and by an estimate
+def test_history_ends_with_the_likelihood(n_components, capsys):
+    X = topics(200)
+    rbm = small(n_components=n_components, n_iter=5, verbose=1).fit(X)
+    # An estimate has another standard error for each length, which are some tenths of a nat.
+    assert_allclose(rbm.history_["log_likelihood"][-1], rbm.score(X), atol=0.5)
+    assert "log likelihood" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("sparsity", [0.0, 2.0])
 def test_centred_gradient_is_the_chain_rule(sparsity):
     """By finite differences of any linear function of weights and visible fields.
