@@ -140,7 +140,8 @@ def summary(found):
     *means, seconds = np.mean(found, axis=0)
     deviations = np.std(found, axis=0)
     pairs = zip(means, deviations, strict=False)
-    return *(f"{mean:.3f} ± {deviation:.3f}" for mean, deviation in pairs), float(seconds)
+    texts = (f"{mean:.3f} ± {deviation:.3f}" if mean == mean else "" for mean, deviation in pairs)
+    return *texts, float(seconds)
 
 
 def main():
