@@ -120,6 +120,15 @@ def test_a_standard_error_that_is_missed_warns():
         annealed(machine, X[:3], OBSERVED[:3], Accuracy(np.inf, 4, (2,)))
 
 
+def test_rows_of_deep_machines_are_summed():
+    """Where what is missing and the hidden layers have few configurations."""
+    machine = random_machine(("bernoulli",) * 3, (5, 3, 2), 2, 0.7)
+    X = Exact(machine).sample(np.random.default_rng(1), len(OBSERVED))[0]
+    rows = np.where(OBSERVED, X, np.nan)
+    expected = [row.log_z for row in oracles(machine, X, OBSERVED)]
+    assert_allclose(Density(machine).log_weight(rows, SEED)[:3], expected[:3], rtol=1e-10)
+
+
 def test_full_rows_have_their_free_energy():
     machine, X, _ = problem(("bernoulli", "bernoulli"))
     density = Density(machine)

@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, logsumexp, xlogy
 
 from skrbm.arrays import to_numpy
+from skrbm.evaluation import log_partition
 from skrbm.inference import (
     TAP,
     BeliefPropagation,
@@ -472,6 +473,12 @@ def test_bad_input_is_named(change, words):
     W, b, c = (arrays.pop(name) for name in "Wbc")
     with pytest.raises(ValueError, match=words):
         propagate(W, b, c, **arrays)
+
+
+def test_log_z_needs_hidden_units():
+    machine = loopy(0, 4, 0).machine()
+    with pytest.raises(ValueError, match="none of one kind"):
+        log_partition(machine, "bethe")
 
 
 def test_held_units_are_exact_beside_strong_couplings():

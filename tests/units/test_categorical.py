@@ -16,10 +16,7 @@ from scipy.special import logsumexp, softmax
 
 from skrbm.arrays import Columns, make_rng, to_numpy
 from skrbm.inference import Gibbs
-from skrbm.machine import (
-    Machine,
-    data_moments,
-)
+from skrbm.machine import Machine, data_moments, zero_sum
 from skrbm.units import Bernoulli, Categorical, Theta
 
 LEVEL = 1e-6
@@ -218,3 +215,21 @@ def test_array_libraries(name, sizes):
     assert_allclose(
         to_numpy(fitted.field), unit.initial_theta(Columns(to_numpy(X))).field, rtol=1e-12
     )
+
+
+def test_zero_sum_gauge():
+    """The same distribution, by parameters that sum to zero over the values of each site."""
+    rng, units = np.random.default_rng(0), (Categorical((3, 2)), Categorical((2, 4)))
+    thetas = Theta(rng.normal(size=5)), Theta(rng.normal(size=6))
+    machine = Machine(units, thetas, (rng.normal(size=(6, 5)),), 0.5)
+    found = zero_sum(machine)
+    X, H = units[0].configurations(5, np.arange(6)), units[1].configurations(6, np.arange(8))
+    logs = []
+    for one in (machine, found):
+        (b, c), (W,) = (theta.field for theta in one.thetas), one.weights
+        logs.append((X @ b + (H @ c)[:, None] + 0.5 * H @ W @ X.T).ravel())
+    assert_allclose(softmax(logs[1]), softmax(logs[0]), rtol=1e-12)
+    for part in (b, W):
+        assert_allclose(np.add.reduceat(part, [0, 3], axis=-1), 0, atol=1e-12)
+    for part in (c, W.T):
+        assert_allclose(np.add.reduceat(part, [0, 2], axis=-1), 0, atol=1e-12)

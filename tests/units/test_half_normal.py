@@ -38,6 +38,22 @@ def test_draws_have_their_distribution(z):
     assert (x >= 0).all() and stats.kstest(survival, "uniform").pvalue > 1e-6
 
 
+@pytest.mark.parametrize("z", [-8.1, -9.0, -40.0, -1e3])
+def test_quantiles_in_the_tail(z):
+    """-log P[X > x] is that of the uniform number, to rounding and not only on average."""
+    uniform = np.array([1 - 1e-3, 0.5, 0.1, 1e-3, 1e-9])
+
+    class Given:
+        def uniform(self, shape):
+            return uniform
+
+    x = _half_normal.sample(np.full(5, z), np.ones(5), Given())
+    with mp.workdps(60):
+        tail = mp.erfc(-mp.mpf(z) / mp.sqrt(2))
+        found = [mp.log(tail / mp.erfc((mp.mpf(part) - z) / mp.sqrt(2))) for part in x]
+    assert_allclose(np.array(found, dtype=float), -np.log(uniform), rtol=1e-7)
+
+
 def test_fitted_parameters_have_the_moments():
     U, precision = np.array([-50.0, -3.0, 0.0, 5.0, 300.0]), np.array([0.1, 4.0, 1.0, 2.0, 9.0])
     mean, variance = _half_normal.mean_variance(U, precision)

@@ -226,6 +226,15 @@ def test_log_z_of_all_lengths_by_chains(monkeypatch):
     assert_array_equal(shorter, found[:6])  # whatever the longest
 
 
+def test_the_error_of_a_mean_of_two_runs():
+    """Two logarithms that are 2 x apart have the variance 2 x**2, with n - 1 for n."""
+    x, runs = 0.3, np.array([[[0.3], [-0.3]]])
+    point = _lengths.LengthPartitions(np.array([1.0]), runs, 0 * runs, 0.0)
+    found, std = point.at([1.0])
+    assert_allclose(found, np.log(np.cosh(x)))
+    assert_allclose(std, np.sqrt(np.expm1(2 * x**2) / 2))
+
+
 def test_numbers_of_draws_that_are_not_whole_are_rounded():
     unit, theta = Multinomial(np.array([2.6, 2.4, 0.2])), Theta(np.tile(FIELD, (3, 1)))
     assert_array_equal(unit.sample(theta, make_rng(0, FIELD)).sum(axis=1), [3, 2, 0])

@@ -169,8 +169,8 @@ def test_margin_gradient_of_one_label(name):
     def zero_one(V, y):
         return (V != y).any(axis=1)
 
-    machine = random_machine(2, (4, 3, 2), unit=Categorical())
-    X, Y = some_rows(machine)
+    machine = random_machine(5, (4, 3, 2), unit=Categorical())
+    X, Y = some_rows(machine, n=20)  # in a quarter of which the loss decides the label
     truth = MARGINS[name][0]
     assert_gradient(machine, name, EXACT, lambda m, X, Y: truth(m, X, Y, zero_one), X, Y)
 
