@@ -52,10 +52,13 @@ def inverse_factor(M: Array) -> Array:
     if torch is not None:
         one = torch.eye(M.shape[-1], dtype=M.dtype, device=M.device)
         return torch.linalg.solve_triangular(L, one.expand_as(L), upper=False)
-    if xp is np and M.ndim == 2:
-        invert = linalg.lapack.strtri if M.dtype == np.float32 else linalg.lapack.dtrtri
-        return np.ascontiguousarray(invert(L, lower=True)[0])
-    return xp.linalg.inv(L)
+    if xp is not np:
+        return xp.linalg.inv(L)
+    invert = linalg.lapack.strtri if M.dtype == np.float32 else linalg.lapack.dtrtri
+    R = np.empty_like(L)
+    for k in np.ndindex(L.shape[:-2]):  # np.linalg.inv takes longer
+        R[k] = invert(L[k], lower=True)[0]
+    return R
 
 
 def solve_positive(M: Array, b: Array) -> Array:

@@ -19,7 +19,8 @@ _SALAKHUTDINOV = (
 )
 _BLOCK = 100  # chains of AIS that are annealed together
 _COARSER = 4  # steps of AIS for one of its trials
-_TREND = 2.0  # error of AIS, relative to the change of log Z since its trial
+_HARD = 0.5  # effective part of the chains of AIS, below which other independent units run too
+_SURE = 5.0  # standard errors by which their trials may be worse
 # Of SMC.
 _TRIAL = 4  # steps of a trial, relative to the adaptive schedule
 _REVERSE = 8  # steps of a reverse run, relative to the adaptive schedule
@@ -125,15 +126,27 @@ class _Annealing:
         return self._reverse(machine, uncoupled(machine, visible), rng, samples)
 
 
+def _surely(estimate):
+    """Return what log Z is at least, by two standard errors."""
+    return estimate.value - 2 * estimate.std
+
+
+def _apart(one, other):
+    """Return the squared difference of two estimates, less what their errors explain."""
+    return max(0.0, (one.value - other.value) ** 2 - one.std**2 - other.std**2)
+
+
 @dataclass(frozen=True)
 class AIS(_Annealing):
     """Annealed importance sampling of log Z.
 
     In a trial with a quarter of the steps, chains start from several kinds of independent units.
-    Those with the largest log Z are taken, since chains miss modes rather than find too many. The
-    standard error is that of the weights, and twice the change of log Z since the trial where it
-    exceeds its own standard error: chains that are annealed too fast agree with each other on a log
-    Z that is too small, and a large effective sample size does not exclude this.
+    Those with the largest log Z are taken, since chains miss modes rather than find too many; where
+    less than half of the chains are effective, all those whose log Z is not significantly smaller.
+    The standard error is that of the weights, and the difference of these runs, or the change of
+    log Z since the trial, beyond their own errors: chains that are annealed too fast agree with
+    each other on a log Z that is too small, and a large effective sample size does not exclude
+    this.
 
     Parameters
     ----------
@@ -167,11 +180,17 @@ class AIS(_Annealing):
         betas = self._betas()
         few = np.append(betas[:-1:_COARSER], 1.0)
         trials = [(self._estimate(machine, base, few, rng), base) for base in bases]
-        trial, base = max(trials, key=lambda found: found[0].value - 2 * found[0].std)
+        trials.sort(key=lambda pair: _surely(pair[0]), reverse=True)
+        (best, base), *others = trials
         found = self._estimate(machine, base, betas, rng)
-        trend = (found.value - trial.value) ** 2 - found.std**2 - trial.std**2
-        std = float(np.sqrt(found.std**2 + _TREND**2 * max(0.0, trend)))
-        return found._replace(std=std)
+        runs = [(found, best)]
+        if found.ess < _HARD * found.n:
+            for trial, base in others:
+                if best.value - trial.value < _SURE * np.hypot(best.std, trial.std):
+                    runs.append((self._estimate(machine, base, betas, rng), trial))
+        found, trial = max(runs, key=lambda pair: _surely(pair[0]))
+        apart = max(_apart(found, other) for other in (trial, *(run for run, _ in runs)))
+        return found._replace(std=float(np.sqrt(found.std**2 + apart)))
 
     def _reverse(self, machine, base, rng, samples):
         return self._estimate(machine, base, self._betas()[::-1], rng, samples)
