@@ -10,8 +10,9 @@ There are ``--seeds`` machines of each kind, with one layer that is enumerated:
 - trained: 20 hidden units that learn scikit-learn's digits by contrastive divergence, and 16 that
   learn 12 categorical columns of six classes.
 
-AIS, SMC and tempering have default settings. ``--published n`` adds n seeds on the published CD25
-RBM of 784 x 500 units, whose log Z is 451.25 +- 0.03 (``reference_machines.py``), from SKRBM_DATA.
+AIS, SMC and tempering have default settings; "auto" is SMC for such machines that are too large to
+enumerate. ``--published n`` adds n seeds on the published CD25 RBM of 784 x 500 units, whose log Z
+is 451.25 +- 0.03 (``reference_machines.py``), from SKRBM_DATA.
 """
 
 import argparse
