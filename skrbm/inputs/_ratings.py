@@ -120,6 +120,8 @@ class SeenRows(DistinctRows):
     ----------
     mean_seen : float
         Mean number of entries of a row.
+    mean_share : float
+        Part of the rows that have an entry in the column of an entry, on average over entries.
     """
 
     has_fractions = False
@@ -128,6 +130,9 @@ class SeenRows(DistinctRows):
         super().__init__([X], weights)
         self.X = X
         self.mean_seen = float(np.average(np.diff(X.indptr)[self.index], weights=self.counts))
+        weights = np.bincount(self.index, self.counts, X.shape[0])[rows_of_entries(X)]
+        shares = np.bincount(X.indices, weights, X.shape[1]) / self.counts.sum()
+        self.mean_share = float(shares @ shares / shares.sum())
 
     def batch(self, positions):
         """Return the rows at an array of positions; no entry is filled in, so that None follows."""
