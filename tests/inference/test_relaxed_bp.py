@@ -41,6 +41,18 @@ def tilted(machine, i, received):
     return unit, unit.tilt(theta.map(np.atleast_1d), np.array([B]), np.array([A]))
 
 
+TAKEN = ("bernoulli", "spin", "binomial", "gaussian", "relu")
+TAKEN += ("truncated_gaussian", "truncated_gauss_bernoulli")
+
+
+@pytest.mark.parametrize("kind", TAKEN)
+def test_units_that_have_messages(kind):
+    """log Z is right to second order, and the weights are small."""
+    machine = random_machine((kind, "bernoulli"), (3, 2), 0, 0.02)
+    found = log_partition(machine, "relaxed_bp", random_state=0).value
+    assert abs(found - Exact(machine).log_z) < 1e-3
+
+
 @pairs
 def test_messages_and_log_partition_are_those_of_the_appendix(kinds):
     """Eqs. 57-60 for each edge and Eq. 64 over the pairs, by loops."""
