@@ -18,6 +18,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import sklearn
+from scipy.special import softmax
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import train_test_split
 
@@ -36,7 +37,8 @@ words = counter.get_feature_names_out()
 X_train, X_test = train_test_split(X, test_size=0.1, random_state=0)
 print(f"{X.shape[0]} documents, {X.sum() / X.shape[0]:.0f} words each on average")
 
-rbm = ReplicatedSoftmaxRBM(n_components=12, n_iter=20, random_state=0).fit(X_train)
+rbm = ReplicatedSoftmaxRBM(n_components=12, sparsity=1.0, n_iter=20, random_state=0)
+rbm.fit(X_train)
 frequencies = (X_train.sum(axis=0) + 1) / (X_train.sum() + X.shape[1])
 alone = np.exp(-(X_test @ np.log(np.asarray(frequencies).ravel())).sum() / X_test.sum())
 print(f"test perplexity: {rbm.perplexity(X_test):.0f}, by word frequencies {alone:.0f}")
@@ -44,16 +46,16 @@ print(f"test perplexity: {rbm.perplexity(X_test):.0f}, by word frequencies {alon
 # %%
 # Words of the topics
 # -------------------
-# An active hidden unit multiplies the odds of each word by the exponential of its weight.
+# What an active hidden unit adds to the probabilities of words, if it is the only one. ``sparsity``
+# keeps most units off in a document, so that each of them is a topic.
 
 activity = rbm.transform(X_train)
-units = np.argsort(activity.mean(axis=0))[::-1]
-frequent = np.asarray(X_train.sum(axis=0)).ravel() > 100
-figure, axes = plt.subplots(4, 3, figsize=(7.5, 8), sharex=True, layout="constrained")
-for unit, axis in zip(units, axes.ravel(), strict=True):
-    weights = np.where(frequent, rbm.components_[unit], -np.inf)
-    best = np.argsort(weights)[-6:]
-    axis.barh(words[best], weights[best])
+off = softmax(rbm.intercept_visible_)
+added = softmax(rbm.intercept_visible_ + rbm.components_, axis=1) - off
+topics = rbm.top_words(words, 6)
+figure, axes = plt.subplots(4, 3, figsize=(7.5, 8), layout="constrained")
+for unit, axis in zip(np.argsort(activity.mean(axis=0))[::-1], axes.ravel(), strict=True):
+    axis.barh(topics[unit][::-1], np.sort(added[unit])[-6:])
     axis.set_title(f"active in {activity[:, unit].mean():.0%} of texts", fontsize=10)
 plt.show()
 
@@ -62,6 +64,7 @@ plt.show()
 # ---------------------
 # Expected frequencies of words given some words, relative to those in all documents.
 
+frequent = np.asarray(X_train.sum(axis=0)).ravel() > 100
 given = ["gradient descent", "forest of trees", "squared error"]
 hidden = rbm.transform(counter.transform(given))
 gains = rbm.inverse_transform(hidden) / rbm.inverse_transform(activity).mean(axis=0)
