@@ -10,6 +10,7 @@ from operator import itemgetter
 import numpy as np
 import scipy.sparse as sp
 
+from .._checks import hint
 from ..arrays import from_numpy, is_foreign, to_numpy
 from ..units import Categorical, ColumnUnits, Gaussian
 from ._categories import given_values, joined_values, one_hot, report_unknown, values_of
@@ -89,10 +90,14 @@ class TableEncoder:
             places = [
                 j for j, name in enumerate(names) if key == name or (not has_numbers and key == j)
             ]
-            if not places or kind not in KINDS:
+            if not places:
                 raise ValueError(
-                    f"kinds must name columns of X and their kinds, one of {list(KINDS)}, got "
-                    f"{key!r}: {kind!r}"
+                    f"kinds must name columns of X, got {key!r}: {kind!r}{hint(key, names)}"
+                )
+            if kind not in KINDS:
+                raise ValueError(
+                    f"kinds must have values that are one of {sorted(KINDS)}, got {key!r}: {kind!r}"
+                    f"{hint(kind, KINDS)}"
                 )
             found |= dict.fromkeys(places, kind)
         return found

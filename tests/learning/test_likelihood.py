@@ -134,6 +134,18 @@ def test_the_history_of_a_fit_has_the_log_likelihood_within_its_error(
     assert (std[known] > 0).all() == by_chains and (std[known] < 0.4).all()
 
 
+def test_the_history_has_the_log_likelihood_of_what_is_observed(recorded):
+    X = bits(60)
+    X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
+    rbm = RBM(3, batch_size=20, n_iter=4, learning_rate=0.1, random_state=0).fit(X)
+    found = np.array(rbm.history_["log_likelihood"])
+    assert np.isfinite(found).any()
+    for value, machine in zip(found, recorded, strict=True):
+        log_z = Exact(machine).log_z
+        exact = np.mean([Exact(machine, observed=row).log_z - log_z for row in X])
+        assert np.isnan(value) or value == pytest.approx(exact, rel=1e-9)
+
+
 @pytest.mark.parametrize("learning_rate", [0.05, "auto"])
 def test_early_stopping_keeps_the_best_epoch(recorded, learning_rate):
     """Few rows that are noise: their likelihood rises at first, and then others' falls."""
