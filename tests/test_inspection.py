@@ -371,6 +371,8 @@ def test_the_lowest_scores_of_features_come_first():
         assert_allclose([bar.get_width() for bar in axis.patches], np.sort(scores)[:3])
         first = np.argmin(scores)
         assert axis.get_yticklabels()[0].get_text() == f"x{first} = {row[first]:.4g}"
+    with pytest.raises(ValueError, match="X has 60 rows"):
+        FeatureScoresDisplay.from_estimator(detector, X)
 
 
 def test_samples_are_those_of_the_estimator(rbm):

@@ -62,10 +62,12 @@ def _of_interruption(estimator, is_new):
     ways += ["partial_fit"] * hasattr(estimator, "partial_fit")
     owner = "estimator_." * ("estimator_" in vars(estimator))
     n_iter = getattr(vars(estimator).get("estimator_", estimator), "n_iter_", None)
+    found = f"{name} has the parameters of its last complete epoch ({owner}n_iter_={n_iter}) and is"
+    if not ways:
+        return f"{found} ready for use."
     return (
-        f"{name} has the parameters of its last complete epoch ({owner}n_iter_={n_iter}) and is "
-        f"ready for use, unless it is a copy that a search fits"
-        f"{'; to continue, call ' * bool(ways)}{' or '.join(ways)}."
+        f"{found} ready for use, unless it is a copy that a search fits; to continue, call "
+        f"{' or '.join(ways)}."
     )
 
 

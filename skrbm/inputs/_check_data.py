@@ -18,7 +18,7 @@ from ..arrays import (
 )
 from ..exceptions import DataRangeWarning
 from ._blocks import CheckedBlocks, find_blocks
-from ._frames import check_no_query, check_unmasked, column_of, is_frame
+from ._frames import check_frame, check_unmasked, column_of, is_frame
 
 
 def check_data(estimator, X, *, reset=False, missing=False, sparse=True, blocks=False):
@@ -60,7 +60,7 @@ def check_data(estimator, X, *, reset=False, missing=False, sparse=True, blocks=
 
 
 def _check(estimator, X, reset, missing, sparse):
-    check_no_query(X)
+    check_frame(X)
     check_unmasked(X)
     options = {"accept_sparse": "csr" if sparse else False, "ensure_all_finite": "allow-nan"}
     try:
@@ -205,7 +205,7 @@ def check_scale_known(rows):
     if rows is None or rows.total > 1:
         return
     if rows.unit.has_precision:
-        raise ValueError("X has 1 sample, and the scale of real columns needs more")
+        raise ValueError("X has 1 sample, and the scale of real columns needs at least 2")
 
 
 def check_held(X, dtype):

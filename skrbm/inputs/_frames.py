@@ -23,7 +23,7 @@ def columns_of(estimator, X, *, reset=False):
     """
     if is_foreign(X):
         X = to_numpy(X)
-    check_no_query(X)
+    check_frame(X)
     if is_frame(X):
         if not all(X.shape):
             raise ValueError(f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s)")
@@ -50,7 +50,7 @@ def library_of(X):
 
 
 def column_of(X, j):
-    """Return a column of a DataFrame by its position, since names may occur twice."""
+    """Return a column of a DataFrame by its position."""
     return X.iloc[:, j] if hasattr(X, "iloc") else X[X.columns[j]]
 
 
@@ -64,10 +64,16 @@ def _values(column, name):
     return values
 
 
-def check_no_query(X):
-    """Raise TypeError if X is a LazyFrame of polars."""
+def check_frame(X):
+    """Raise TypeError for a LazyFrame of polars, ValueError for column names that occur twice."""
     if type(X).__name__ == "LazyFrame":
         raise TypeError("X is a LazyFrame, which has no values yet; pass X.collect()")
+    if is_frame(X):
+        names, counts = np.unique([repr(name) for name in X.columns], return_counts=True)
+        if (counts > 1).any():
+            raise ValueError(
+                f"X has several columns named {', '.join(names[counts > 1])}; names must differ"
+            )
 
 
 def check_unmasked(X, name="X"):

@@ -5,6 +5,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
 
+_MOST_ROWS = 20  # each has axes of its own
+
 
 class FeatureScoresDisplay:
     """Bars of the log-probabilities of values given the other values of their row.
@@ -37,15 +39,26 @@ class FeatureScoresDisplay:
         ----------
         detector : fitted RBMOutlierDetector
         X : array-like or DataFrame of shape (n_rows, n_features)
-            The rows to explain, one bar chart for each.
+            The rows to explain, at most 20, one bar chart for each.
         **plot_params
             Passed to :meth:`plot`.
 
         Returns
         -------
         FeatureScoresDisplay
+
+        Raises
+        ------
+        ValueError
+            If X has more than 20 rows.
         """
         check_is_fitted(detector)
+        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        if n_rows > _MOST_ROWS:
+            raise ValueError(
+                f"X has {n_rows} rows, and at most {_MOST_ROWS} are shown; choose those with the "
+                "lowest score_samples"
+            )
         scores = detector.score_features(X)
         names = getattr(detector, "feature_names_in_", None)
         if names is None:

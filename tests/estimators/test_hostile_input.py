@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from _estimators import RBMS, binary_data, learn, small
+from _estimators import ESTIMATORS, RBMS, binary_data, learn, quick, small, targets
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_wine
 from sklearn.exceptions import ConvergenceWarning
@@ -20,6 +20,7 @@ from skrbm import (
     GaussianBernoulliRBM,
     RBMClassifier,
     ReplicatedSoftmaxRBM,
+    TabularRBM,
 )
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import Gibbs
@@ -88,6 +89,23 @@ def test_columns_that_are_no_numbers_are_named(Estimator):
         learn(small(Estimator), frame)
 
 
+@pytest.mark.parametrize("Estimator", ESTIMATORS)
+def test_columns_of_one_name_are_named(Estimator):
+    X = pd.DataFrame(binary_data(), columns=list("abcdefgh"))
+    twice, y = X.rename(columns={"c": "b"}), targets(len(X))
+    y = y if Estimator is ConditionalRBM else y[:, 0]
+    estimator = quick(Estimator)
+    for method in ("fit", "partial_fit"):
+        if hasattr(estimator, method):
+            with pytest.raises(ValueError, match="X has several columns named 'b'"):
+                getattr(estimator, method)(twice, y)
+    estimator.fit(X, y)
+    methods = [name for name in ("transform", "predict", "score") if hasattr(estimator, name)]
+    for method in methods:
+        with pytest.raises(ValueError, match="X has several columns named 'b'"):
+            getattr(estimator, method)(twice, *[y] * (method == "score"))
+
+
 def test_a_column_without_values_in_a_later_fit_keeps_its_mean():
     X = binary_data(30, 4)
     rbm = small(RBM, warm_start=True).fit(X)
@@ -135,6 +153,9 @@ def test_near_misses_of_names_are_told():
         small(RBM).fit(binary_data()).log_partition("smd")
     with pytest.raises(ValueError, match="did you mean 'gaussian'"):
         RBM(visible="gaussiann").fit(binary_data())
+    X = pd.DataFrame({"hours": [1, 2, 3]})
+    with pytest.raises(ValueError, match="columns of X.*did you mean 'hours'"):
+        TabularRBM(kinds={"hourz": "count"}).fit(X)
 
 
 # ------------------------------------------------------------------ machines without units
