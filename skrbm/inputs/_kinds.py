@@ -95,8 +95,8 @@ class NumberColumn:
     "rating" has a few whole numbers, "discrete" too, each with parameters of its own and with means
     as numbers; "count" has whole numbers from 0 on, "positive" numbers from 0 on, and "bounded"
     numbers within the range of the training data. A number that the unit does not have is encoded
-    as the nearest one that it has. Counts and positive numbers beyond ``upper`` are encoded as
-    those of a :class:`RealColumn`.
+    as the nearest one that it has, and all numbers of a column that is constant in training as its
+    one. Counts and positive numbers beyond ``upper`` are encoded as those of a :class:`RealColumn`.
 
     Parameters
     ----------
@@ -154,16 +154,7 @@ class NumberColumn:
         return self.lower if self.kind in ("rating", "discrete") else 0.0
 
     def encode(self, column):
-        numbers = self._numbers(column)
-        held = self._held(numbers)
-        if (held != numbers)[numbers == numbers].any():
-            warnings.warn(
-                f"column {self.name!r} has values out of [{self.lower:g}, {self.upper:g}], the "
-                f"range of the training data{', or not whole' * self._is_whole}; the model uses "
-                "the nearest ones instead",
-                DataRangeWarning,
-                stacklevel=2,
-            )
+        held = self._held_or_warn(self._numbers(column))
         if self._is_half_line:
             beyond = np.maximum(held - self.upper, 0.0)
             held = held - beyond + self.deviation * np.log1p(beyond / self.deviation)
@@ -201,8 +192,25 @@ class NumberColumn:
 
     def _held(self, numbers):
         """Return the nearest numbers that the unit has."""
-        ends = (self.lower, self.upper) if self.is_bounded else (0.0, np.inf)
-        return np.clip(np.rint(numbers) if self._is_whole else numbers, *ends)
+        ends = (0.0 if self._is_half_line else -np.inf, np.inf)
+        if self.is_bounded or self.lower == self.upper:
+            ends = self.lower, self.upper
+        held = np.clip(np.rint(numbers) if self._is_whole else numbers, *ends)
+        if self.lower == self.upper and self.lower % 1:  # which may have come in float32
+            held = np.where(np.float32(numbers) == np.float32(self.lower), numbers, held)
+        return held
+
+    def _held_or_warn(self, numbers):
+        held = self._held(numbers)
+        if (held != numbers)[numbers == numbers].any():
+            warnings.warn(
+                f"column {self.name!r} has values out of [{self.lower:g}, {self.upper:g}], the "
+                f"range of the training data{', or not whole' * self._is_whole}; the model uses "
+                "the nearest ones instead",
+                DataRangeWarning,
+                stacklevel=3,
+            )
+        return held
 
     def decode(self, rows, drawn=False):
         rows = rows.astype(np.float64)
@@ -246,8 +254,7 @@ class RealColumn(NumberColumn):
     that a normal distribution has beyond: y leaps there by one of ``leaps``, to the mean of
     these, and draws beyond the end become the value. Elsewhere draws are reflected at the ends.
 
-    ``deviation`` is that of y. For a column that is constant in training, a scale that is k times
-    too large costs log k nats a row, one that is too small the square of what it is off.
+    ``deviation`` is that of y.
 
     References
     ----------
@@ -299,7 +306,7 @@ class RealColumn(NumberColumn):
         return slope - np.log(deviation) if deviation > 0 else -np.inf
 
     def encode(self, column):
-        return self.inward(self._numbers(column)), ()
+        return self.inward(self._held_or_warn(self._numbers(column))), ()
 
     def decode(self, rows, drawn=False):
         return self._typed(self.outward(rows[:, 0].astype(np.float64), drawn))
@@ -327,9 +334,6 @@ class RealColumn(NumberColumn):
             y = np.where((y < lower) & (low == 0), 2 * lower - y, y)
         x = np.clip(self._straight(np.clip(y, lower, upper)), self.lower, self.upper)
         return np.where(y <= lower, self.lower, np.where(y >= upper, self.upper, x))
-
-    def log_unseen(self, column, n):
-        return 0.0
 
     def log_volume(self, rows):
         """Return log dy/dx for encoded rows, 0 where missing, float64."""
@@ -394,8 +398,8 @@ class SpikedColumn(NumberColumn):
     def encode(self, column):
         numbers = self._numbers(column)
         has_other = np.where(numbers == numbers, numbers != self.spike, np.nan)
-        y = np.where(has_other == 0, 0.0, self.others.inward(numbers))
-        return np.stack([has_other, y], axis=1), ()
+        y, _ = self.others.encode(np.where(has_other == 1, numbers, np.nan))
+        return np.stack([has_other, np.where(has_other == 0, 0.0, y)], axis=1), ()
 
     def decode(self, rows, drawn=False):
         share, y = rows.astype(np.float64).T
@@ -403,7 +407,8 @@ class SpikedColumn(NumberColumn):
         return self._typed(self.spike + share * (others - self.spike))
 
     def log_unseen(self, column, n):
-        return 0.0
+        numbers = self._numbers(column)
+        return self.others.log_unseen(np.where(numbers == self.spike, np.nan, numbers), n)
 
     def log_volume(self, rows):
         """Return log dy/dx for encoded rows, 0 at the spike and where missing, float64."""

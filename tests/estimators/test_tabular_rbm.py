@@ -249,6 +249,27 @@ def test_values_that_were_not_in_training_are_improbable():
 
 
 @pytest.mark.filterwarnings("ignore:.*:skrbm.exceptions.DataRangeWarning")
+@pytest.mark.parametrize("covariance", ["diag", "full"])
+def test_other_values_of_constant_columns_are_improbable(covariance):
+    """As improbable as one of n + 1 rows or more, and the more so the farther they are."""
+    X, _, _ = unseen_values()
+    numbers = {"whole": 7, "zero": 0, "large": 123456789, "float": 0.1, "small": -1e-3}
+    kinds = {"count": "count", "bounded": "bounded", "positive": "positive", "skewed": "skewed"}
+    X = X.assign(**numbers, **dict.fromkeys(kinds, 3), label="a", bit=True, other=[0, 5] * 150)
+    rbm = fitted(X, kinds=kinds | {"other": "spiked"}, covariance=covariance, n_iter=2)
+    row = X.iloc[[7]].astype(object)
+    usual = rbm.score_samples(row)[0]
+    values = {name: np.add(row[name].item(), [1, 2, 50, 1e9]) for name in [*numbers, *kinds]}
+    values |= {"label": ["b"], "bit": [False], "other": [6, 7, 50, 1e9]}
+    for name, others in values.items():
+        own = rbm.score_samples(row.assign(**{name: 5}))[0] if name == "other" else usual
+        scores = rbm.score_samples(pd.concat([row] * len(others)).assign(**{name: others}))
+        limit = np.log(len(X) + (name != "bit"))  # a constant bit has a probability below 1
+        assert own - scores[0] > limit - 1e-9 and (np.diff(scores) < 0).all(), name
+    assert_allclose(rbm.score_samples(row.assign(float=float(np.float32(0.1)))), usual)
+
+
+@pytest.mark.filterwarnings("ignore:.*:skrbm.exceptions.DataRangeWarning")
 def test_counts_beyond_those_of_training_come_back_as_they_are():
     X, kinds, _ = unseen_values()
     rows = X.head(2).assign(visits=[50, 5000], width=[7.0, 1e6], town=None)
