@@ -19,7 +19,7 @@ from .._sklearn import (
 from ..inputs import is_frame
 from ._shared import Estimator
 from ._training import keeps_features
-from ._wrapped import as_table, fit_density, observed_columns
+from ._wrapped import as_table, fit_density, observed_columns, rows_to_fit
 
 
 class RBMImputer(TransformerMixin, Estimator):
@@ -102,7 +102,7 @@ class RBMImputer(TransformerMixin, Estimator):
 
     @_fit_context(prefer_skip_nested_validation=False)
     @keeps_features
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Fit the machine to a table.
 
         Parameters
@@ -110,6 +110,8 @@ class RBMImputer(TransformerMixin, Estimator):
         X : array-like or DataFrame of shape (n_samples, n_features)
             Missing values are NaN, None or NA.
         y : Ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+            How many rows each row stands for.
 
         Returns
         -------
@@ -120,7 +122,8 @@ class RBMImputer(TransformerMixin, Estimator):
             raise ValueError(
                 f"estimator={self.estimator!r}: its impute takes no n_draws and no random_state"
             )
-        columns, missing = observed_columns(self, X, reset=True)
+        found = observed_columns(self, X, reset=True)
+        weights, X, columns, missing = rows_to_fit(sample_weight, as_table(X), *found)
         kept = ~missing.all(axis=0)
         if not kept.any():
             raise ValueError("X has no observed value in any column")
@@ -141,8 +144,8 @@ class RBMImputer(TransformerMixin, Estimator):
             self.estimator_, self.indicator_ = density, indicator
             self._kept, self._seed = kept, seed
 
-        X = _safe_indexing(as_table(X), np.flatnonzero(kept), axis=1)
-        fit_density(self, X, columns, seed, publish)
+        X = _safe_indexing(X, np.flatnonzero(kept), axis=1)
+        fit_density(self, X, columns, seed, publish, weights)
         return self
 
     def transform(self, X):

@@ -14,7 +14,7 @@ from .._sklearn import HasMethods, Interval, _fit_context
 from ..exceptions import DataRangeWarning
 from ._shared import Estimator
 from ._training import keeps_features
-from ._wrapped import as_table, fit_density, observed_columns, without_column
+from ._wrapped import as_table, fit_density, observed_columns, rows_to_fit, without_column
 
 
 class RBMOutlierDetector(OutlierMixin, Estimator):
@@ -32,9 +32,11 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
     ----------
     estimator : density estimator or None, default=None
         An estimator with the method ``score_samples``, such as :class:`RBM` or :class:`TabularRBM`.
-        None is ``TabularRBM(8, covariance="full")``: few hidden units do not learn the outliers.
+        None is ``TabularRBM(8, covariance="full")``, or for sparse X, which must have zeros and
+        ones, ``RBM(8)``: few hidden units do not learn the outliers.
     contamination : float in (0, 0.5], default=0.1
-        Share of the training rows that are outliers.
+        Share of the training rows that are outliers. There is no "auto": likelihoods have no
+        threshold that serves for all data.
     random_state : int, RandomState instance or None, default=None
         Of the fit, if ``estimator`` has no own one.
 
@@ -82,26 +84,39 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = tags.input_tags.string = True
-        has_tags = hasattr(self.estimator, "__sklearn_tags__")  # not None, nor what fit refuses
-        tags.input_tags.sparse = has_tags and get_tags(self.estimator).input_tags.sparse
+        tags.input_tags.sparse = self.estimator is None
+        if hasattr(self.estimator, "__sklearn_tags__"):  # not what fit refuses
+            tags.input_tags.sparse = get_tags(self.estimator).input_tags.sparse
         return tags
+
+    def _validate_params(self):
+        if isinstance(self.contamination, str) and self.contamination == "auto":
+            raise ValueError(
+                "contamination='auto' is not supported, since likelihoods have no threshold that "
+                "serves for all data; give the share of outliers, such as 0.1"
+            )
+        super()._validate_params()
 
     @_fit_context(prefer_skip_nested_validation=False)
     @keeps_features
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Fit the machine to a table, and find the threshold of its scores.
 
         Parameters
         ----------
         X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features)
-            Missing values are NaN, None or NA. Sparse X is for an ``estimator`` that takes it.
+            Missing values are NaN, None or NA. Sparse X is for an ``estimator`` that takes it, or
+            has zeros and ones.
         y : Ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+            How many rows each row stands for, also in ``contamination``.
 
         Returns
         -------
         self : object
         """
-        X, columns, missing = self._checked(X, reset=True)
+        found = self._checked(X, reset=True)
+        weights, X, columns, missing = rows_to_fit(sample_weight, *found)
         if missing is not None and missing.all(axis=0).any():
             empty = np.flatnonzero(missing.all(axis=0)).tolist()
             raise ValueError(f"X has no observed value in columns {empty}")
@@ -110,10 +125,10 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
         options = {"n_components": 8, "is_table": True}
 
         def publish(density):
-            offset = float(np.quantile(density.score_samples(X), self.contamination))
+            offset = _quantile(density.score_samples(X), self.contamination, weights)
             self.estimator_, self.offset_ = density, offset
 
-        fit_density(self, X, columns, seed, publish, **options)
+        fit_density(self, X, columns, seed, publish, weights, **options)
         return self
 
     def _checked(self, X, reset):
@@ -193,3 +208,11 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
                 others = self.estimator_.score_samples(without_column(X, j))
             found[:, j] = np.where(missing[:, j], np.nan, scores - others)
         return found
+
+
+def _quantile(values, share, weights=None):
+    """Return the quantile that is the mean of two values where their ranks leave it open."""
+    order = np.argsort(values)
+    shares = np.cumsum(np.ones(len(values)) if weights is None else weights[order])
+    ends = np.searchsorted(shares, share * shares[-1] * np.array([1 - 1e-12, 1 + 1e-12]))
+    return float(np.mean(values[order][ends]))

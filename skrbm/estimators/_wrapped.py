@@ -1,28 +1,49 @@
 """What estimators that wrap a density have in common."""
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
 
-from ..inputs import columns_of, is_frame, missing_values
+from .._sklearn import _safe_indexing
+from ..inputs import check_weights, columns_of, is_frame, missing_values
 from ._rbm import RBM
 from ._tabular_rbm import TabularRBM
 
 _N_STEPS, _FEWEST_PASSES = 500, 20  # of defaults; further steps hardly change what is imputed
 
 
-def fit_density(wrapper, X, columns, random_state, publish, **options):
+def rows_to_fit(sample_weight, X, columns, missing):
+    """Return checked weights, and the rows of a table that have one, also of its columns.
+
+    The weights are None if all are 1, and ``columns`` and ``missing`` if X is sparse.
+    """
+    weights = check_weights(sample_weight, X)
+    if weights is None or weights.all():
+        return weights, X, columns, missing
+    rows = np.flatnonzero(weights)
+    if not sp.issparse(X):
+        columns, missing = [column[rows] for column in columns], missing[rows]
+    return weights[rows], _safe_indexing(X, rows), columns, missing
+
+
+def fit_density(wrapper, X, columns, random_state, publish, weights=None, **options):
     """Fit a copy of the estimator of a wrapper, or the default one, to a table, and publish it.
 
-    ``columns`` are those of X, of which none is empty. The estimator has ``random_state`` if it has
-    no own one. ``publish(estimator)`` is also called after an interruption, if this leaves the
-    parameters of an epoch. ``options`` are those of :func:`default_density`.
+    ``columns`` are those of X, of which none is empty; None if X is sparse. The estimator has
+    ``random_state`` if it has no own one. ``publish(estimator)`` is also called after an
+    interruption, if this leaves the parameters of an epoch. ``options`` are those of
+    :func:`default_density`.
     """
     density = wrapper.estimator
     density = default_density(X, columns, **options) if density is None else clone(density)
     if density.get_params().get("random_state", 0) is None:
         density.set_params(random_state=random_state)
+    if weights is not None and not has_fit_parameter(density, "sample_weight"):
+        raise ValueError(f"sample_weight is for an estimator that takes it, not {density!r}")
+    own = {} if weights is None else {"sample_weight": weights}
     try:
-        density.fit(X)
+        density.fit(X, **own)
     except KeyboardInterrupt:
         if hasattr(density, "n_iter_"):
             publish(density)
@@ -31,9 +52,18 @@ def fit_density(wrapper, X, columns, random_state, publish, **options):
 
 
 def default_density(X, columns, n_components=64, is_table=False):
-    """Return a machine with the units that the columns of X need, of tables if ``is_table``."""
-    n_batches = max(3, -(-len(columns[0]) // 100))
+    """Return a machine with the units that the columns of X need, of tables if ``is_table``.
+
+    That of a sparse X has bits.
+    """
+    n_batches = max(3, -(-X.shape[0] // 100))
     common = {"n_components": n_components, "n_iter": max(_FEWEST_PASSES, _N_STEPS // n_batches)}
+    if sp.issparse(X):
+        if not np.isin(X.data, (0, 1)).all():
+            raise ValueError(
+                "sparse X must have zeros and ones, or an estimator with units for its values"
+            )
+        return RBM(**common)
     names = list(X.columns) if is_frame(X) else range(len(columns))
     bits = [name for name, column in zip(names, columns, strict=True) if _has_bits(column)]
     if len(bits) == len(columns) and not is_table:

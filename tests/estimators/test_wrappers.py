@@ -73,7 +73,7 @@ def test_a_missing_value_has_no_score_and_is_summed_out(detector):
 def test_the_least_probable_training_rows_are_outliers(detector):
     X = bits()
     scores = detector.estimator_.score_samples(X)
-    assert_allclose(detector.offset_, np.quantile(scores, 0.2))
+    assert_allclose(detector.offset_, np.quantile(scores, 0.2, method="averaged_inverted_cdf"))
     assert_array_equal(detector.predict(X), np.where(scores < detector.offset_, -1, 1))
     assert_allclose(detector.decision_function(X), scores - detector.offset_)
 
@@ -318,7 +318,43 @@ def test_sparse_rows_are_scored_as_dense_ones(detector):
     with pytest.raises(ValueError, match="features"):
         sparse.predict(X[:, 1:])
     with pytest.raises(TypeError, match="dense"):
-        RBMOutlierDetector().fit(X)
+        RBMOutlierDetector(SMALL_TABLE).fit(X)
+    with pytest.raises(ValueError, match="zeros and ones"):
+        RBMOutlierDetector().fit(2.5 * X)
+
+
+@pytest.mark.law
+def test_the_default_machine_of_sparse_rows_has_bits():
+    """Of items in two groups: rows with half of each are less probable than all others."""
+    groups = np.random.default_rng(0).permutation(np.repeat([[1, 0], [0, 1]], 150, axis=0))
+    X = csr_array(np.repeat(groups, 10, axis=1).astype(float))
+    detector = RBMOutlierDetector(random_state=0).fit(X)
+    assert type(detector.estimator_) is RBM
+    odd = csr_array(np.tile([[1.0, 0.0]], (1, 10)))
+    assert detector.score_samples(odd)[0] < detector.score_samples(X).min() - 5
+    assert detector.predict(odd)[0] == -1
+
+
+@pytest.mark.parametrize("kind", ["array", "pandas", "polars", "sparse"])
+@pytest.mark.parametrize("Wrapper", [RBMImputer, RBMOutlierDetector])
+def test_weights_are_repeated_rows(Wrapper, kind):
+    """Rows of weight 0 may have any values, also where no other row has one."""
+    if kind == "sparse" and Wrapper is RBMImputer:
+        return
+    X, counts = bits(60), np.random.default_rng(1).integers(0, 4, 60)
+    X[counts == 0] = 77 if kind == "sparse" else np.nan
+    repeated = np.repeat(X, counts, axis=0)
+    make = {"array": np.asarray, "sparse": csr_array, "pandas": pd.DataFrame}.get(kind)
+    make = make or pytest.importorskip("polars").DataFrame
+    wrapper = Wrapper(RBM(2, n_iter=3), random_state=0)
+    weighted = clone(wrapper).fit(make(X), sample_weight=counts)
+    wrapper.fit(make(repeated))
+    weights = [own.estimator_.components_ for own in (wrapper, weighted)]
+    assert_allclose(*weights, rtol=1e-6)
+    if Wrapper is RBMOutlierDetector:
+        assert_allclose(weighted.offset_, wrapper.offset_)
+        shares = weighted.predict(make(X[counts > 0])) < 0
+        assert np.average(shares, weights=counts[counts > 0]) <= wrapper.contamination
 
 
 def test_columns_that_are_dropped_are_named():
@@ -335,6 +371,9 @@ def test_bad_input(Wrapper):
         Wrapper(RBM(2)).fit(np.full((4, 2), np.nan))
     with pytest.raises(ValueError, match="estimator"):  # it has no draws of ratings
         Wrapper(RatingRBM()).fit(bits())
+    if Wrapper is RBMOutlierDetector:
+        with pytest.raises(ValueError, match="share of outliers"):
+            Wrapper(contamination="auto").fit(bits())
     fitted = Wrapper(RBM(2, n_iter=1, inference=Gibbs(n_chains=5))).fit(bits(20))
     method = fitted.transform if Wrapper is RBMImputer else fitted.predict
     with pytest.raises(ValueError, match="features"):
