@@ -211,8 +211,12 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
 
 
 def _quantile(values, share, weights=None):
-    """Return the quantile that is the mean of two values where their ranks leave it open."""
+    """Return the quantile that is the mean of two values where their ranks leave it open.
+
+    It is less by what rounding may take from a value, so that one that is equal is not below it.
+    """
     order = np.argsort(values)
     shares = np.cumsum(np.ones(len(values)) if weights is None else weights[order])
     ends = np.searchsorted(shares, share * shares[-1] * np.array([1 - 1e-12, 1 + 1e-12]))
-    return float(np.mean(values[order][ends]))
+    found = float(np.mean(values[order][ends]))
+    return found - 1e-9 * (1 + abs(found))
