@@ -1,5 +1,6 @@
 """The machine of ratings, of which each row has few."""
 
+import warnings
 from dataclasses import replace
 from typing import ClassVar
 
@@ -153,7 +154,8 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Ratings, real numbers. NaN is what is not rated in a dense X, and what is not stored in
-            a sparse X; a stored zero is a rating.
+            a sparse X; a stored zero is a rating, and so is a zero in a dense X, of which a
+            warning tells if nothing is missing and most are zeros.
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
             How many rows each row stands for.
@@ -254,6 +256,15 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         found = check_data(self, X, reset=reset, missing=True)
         if reset:
             self._frame = None if library_of(X) is None else FrameOfNumbers(X)
+            if not sp.issparse(found) and found.min() == 0 < found.max():  # False with NaN
+                share = np.mean(found == 0)
+                if share > 0.5:
+                    warnings.warn(
+                        f"{share:.0%} of X is 0, and nothing is missing: zeros are read as "
+                        "ratings; mark missing ones by NaN, or give a sparse matrix",
+                        UserWarning,
+                        stacklevel=2,
+                    )
         return seen_entries(found)
 
     def _new_encoder(self):

@@ -1,5 +1,7 @@
 """Ratings: effects, the machines of rated items, predictions, and what a sparse X means."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -117,6 +119,20 @@ def test_rows_and_columns_without_ratings_are_expected_to_be_as_others():
 def test_no_rating_is_an_error():
     with pytest.raises(ValueError, match="no rating"):
         RatingRBM().fit(np.full((5, 3), np.nan))
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_zeros_for_what_is_missing_warn(method):
+    holes = np.clip(np.rint(ratings(60, 10)[1]), 1, 5)
+    zeros = np.nan_to_num(holes)
+    fit = getattr(RatingRBM(2, n_iter=1), method)
+    with pytest.warns(UserWarning, match="zeros are read as ratings; mark missing ones by NaN"):
+        fit(zeros)
+    centred = np.where(zeros == 0, 0, zeros - 3)  # zero is one of the answers
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for X in (holes, sparse(holes), np.where(holes > 0, zeros, 3), centred):
+            getattr(RatingRBM(2, n_iter=1), method)(X)
 
 
 def test_effects_minimize_penalized_squares():
