@@ -154,7 +154,7 @@ def test_near_misses_of_names_are_told():
     with pytest.raises(ValueError, match="did you mean 'gaussian'"):
         RBM(visible="gaussiann").fit(binary_data())
     X = pd.DataFrame({"hours": [1, 2, 3]})
-    with pytest.raises(ValueError, match="columns of X.*did you mean 'hours'"):
+    with pytest.raises(ValueError, match="did you mean 'hours'"):
         TabularRBM(kinds={"hourz": "count"}).fit(X)
 
 

@@ -189,8 +189,8 @@ def test_a_column_that_is_constant_in_training_has_the_spread_of_the_others(Esti
     rbm = Estimator(2, n_iter=2, random_state=0, **visible).fit(X)
     moved = X + np.array([1.0, 0, 0, 0])
     lost = (rbm.score_samples(X) - rbm.score_samples(moved)).mean()
-    # 1 / (2 * 4) without couplings; in tables a value that none of the rows has costs log(n + 1) and
-    # more, by the logarithm of the distance
+    # 1 / (2 * 4) without couplings; in tables a value that no row has costs log(n + 1) and more, by
+    # the logarithm of the distance
     least, most = (np.log(201), np.log(201) + 1) if Estimator is TabularRBM else (0.05, 0.3)
     assert least < lost < most
     small = Estimator(2, n_iter=1, random_state=0, **visible).fit(1e-3 * (X - [1, 0, 0, 0]))
