@@ -119,7 +119,8 @@ def test_history_and_verbose(Estimator, capsys):
     assert len(estimator.history_["epoch"]) == 4  # a new fit, a new history
     printed = capsys.readouterr().out.splitlines()
     assert all(line.startswith(f"[{Estimator.__name__}") for line in printed)
-    lines = [line for line in printed if line.startswith(f"[{Estimator.__name__}]")]
+    own = f"[{Estimator.__name__}]"
+    lines = [line for line in printed if line.startswith(own) and " of 4" in line]
     assert len(lines) == 4
     for epoch, line in enumerate(lines, start=1):
         assert line.startswith(f"[{Estimator.__name__}] epoch {epoch} of {len(lines)}")
