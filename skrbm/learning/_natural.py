@@ -6,11 +6,14 @@ statistics of the samples (Woodbury). So it is an ordinary gradient with other w
 of the model, and an N x N system gives these weights.
 """
 
+from itertools import pairwise
+
 from ..arrays import cast, dense, like, namespace, solve_positive
 from ..machine import Moments
 from ..machine._machine import is_per_row
 
 _JITTER = 1e-9  # part of the mean diagonal, for rounding
+_LEAST_VARIANCE = 1e-5  # of statistics on average; rows that are all equal have none
 
 
 def natural_difference(machine, data, model, metric, parameters, damping):
@@ -166,12 +169,15 @@ class _Rows:
         K = root[:, None] * K * root
         n = xp.sum(cast(p > 0, K.dtype))
         trace = xp.sum(xp.linalg.diagonal(K))
+        sizes = [rows.shape[1] for rows in self.means]
+        n_statistics = sum(sizes) + sum(a * b for a, b in pairwise(sizes))
         spread = xp.maximum(trace, xp.sum(xp.maximum(w, 0 * w) * squares))
+        spread = xp.maximum(spread, 0 * trace + _LEAST_VARIANCE * n_statistics)
         shift = damping * spread / n
         eye = xp.eye(K.shape[0], **like(K))
         jitter = _JITTER * trace / n + 1e-30
         taken = root * solve_positive(K + (shift + jitter) * eye, root * slopes)
-        factor = 1 / (shift + 1e-30)
+        factor = 1 / shift
         return cast((w - taken + p * xp.sum(taken)) * factor, self.p.dtype), factor
 
     def _along_rest(self, p):

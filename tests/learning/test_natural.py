@@ -5,6 +5,7 @@ import pytest
 from _machines import random_theta
 from numpy.testing import assert_allclose
 
+from skrbm import RBM
 from skrbm.arrays import make_rng
 from skrbm.estimators.conditional._machine import ConditionalGradient, ConditionalMachine
 from skrbm.inference import TAP, Gibbs
@@ -120,6 +121,14 @@ def test_weights_of_rows_are_those_of_the_metric():
     expected, offsets = explicit(machine, data, model, NATURAL, model)
     found = natural_difference(machine, data, model, model, NATURAL, DAMPING)
     assert_allclose(along(machine, found, NATURAL, offsets), expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", (np.float32, np.float64))
+def test_equal_rows_have_a_direction(dtype):
+    """Their statistics have no variance, and rounding is not enlarged."""
+    X = np.ones((50, 5), dtype)
+    rbm = RBM(4, n_iter=20, optimizer="natural", random_state=0).fit(X)
+    assert -1.0 < rbm.score(X) <= 0.0
 
 
 def test_the_metric_of_a_machine_that_is_given_features():
