@@ -44,7 +44,7 @@ from ..learning import (
     check_integral,
     machine_of_first,
 )
-from ..machine import Machine
+from ..machine import Machine, has_integral
 from ._density import DensityModel
 from ._encoded import takes_table
 from ._recipe import (
@@ -73,6 +73,7 @@ _STEPS = 1000  # of a fit with n_iter="auto" at least
 _LEAST_EPOCHS, _ENOUGH_STEPS = 40, 4000  # beyond which more epochs than these gain little
 _STEPS_OF_JOINT = 3000  # the same where columns have a precision matrix, of many parameters
 _MOST_ADOPTED = 1000  # chains of a machine of given parameters
+_MOST_HALVED = 30  # times that first weights are halved for the distribution to be normalizable
 _CHAINS = 100  # that a first partial_fit keeps, if batch_size is larger, however few its rows
 
 
@@ -375,7 +376,13 @@ class BaseRBM(DensityModel):
         machine = Machine(units, tuple(thetas), tuple(weights))
         if not isinstance(self.init, str):
             return machine_of_init(self.init, machine, self.n_components)
-        machine = recipe.parameters.first(machine)
+        first = recipe.parameters.first(machine)
+        for _ in range(_MOST_HALVED):  # couplings to rectified units of small precision
+            if has_integral(first):
+                break
+            machine = replace(machine, weights=tuple(0.5 * W for W in machine.weights))
+            first = recipe.parameters.first(machine)
+        machine = first
         are_binary = all(len(unit.values or ()) == 2 for unit in machine.units)
         return spread(machine) if recipe.is_spread and are_binary else machine
 
