@@ -218,5 +218,5 @@ def _per_row(block):
     """Return the weights of the rows of a block, one for each."""
     if is_per_row(block.weight):
         return block.weight
-    X = block.means[0]
-    return namespace(X).zeros_like(X[:, 0]) + block.weight
+    H = block.means[1]  # visible rows may be sparse
+    return namespace(H).zeros_like(H[:, 0]) + block.weight

@@ -102,6 +102,8 @@ def test_samples_have_the_distribution_of_the_machine():
     [
         *({"inference": inference} for inference in ("gibbs", "cd", "naive_mean_field")),
         {"optimizer": "natural"},
+        {"optimizer": "natural", "inference": "cd"},
+        {"optimizer": "natural", "inference": Gibbs(start="noise")},
         {"inference": Gibbs(start="weighted")},
         {"inference": Gibbs(start="tempered")},
     ],
