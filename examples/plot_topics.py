@@ -52,10 +52,10 @@ print(f"test perplexity: {rbm.perplexity(X_test):.0f}, by word frequencies {alon
 activity = rbm.transform(X_train)
 off = softmax(rbm.intercept_visible_)
 added = softmax(rbm.intercept_visible_ + rbm.components_, axis=1) - off
-topics = rbm.top_words(words, 6)
 figure, axes = plt.subplots(4, 3, figsize=(7.5, 8), layout="constrained")
 for unit, axis in zip(np.argsort(activity.mean(axis=0))[::-1], axes.ravel(), strict=True):
-    axis.barh(topics[unit][::-1], np.sort(added[unit])[-6:])
+    best = np.argsort(added[unit])[-6:]  # those of rbm.top_words(words, 6)
+    axis.barh(words[best], added[unit][best])
     axis.set_title(f"active in {activity[:, unit].mean():.0%} of texts", fontsize=10)
 plt.show()
 

@@ -56,8 +56,8 @@ class ReplicatedSoftmaxRBM(BaseRBM):
     sparsity : float, default=0.0
         Strength of a penalty that keeps hidden units off in most documents: the cross-entropy
         between a mean of 0.1 and the mean of the unit, in nats for each document, whose gradient
-        the biases alone follow, as in [2]_. With 1.0 units are topics to read, at some cost in
-        perplexity (:ref:`counts_of_words`).
+        the biases alone follow, as in [2]_. With 1.0 the units of documents of up to about 100
+        words are topics to read, at some cost in perplexity (:ref:`counts_of_words`).
     {optimizer}
         A name stands for one with ``alpha=0.0`` and ``schedule="linear"``. Penalties that make
         zeros do not apply.
