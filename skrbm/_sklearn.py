@@ -5,7 +5,8 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import HasMethods, InvalidParameterError, Options
 from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils._param_validation import StrOptions as _StrOptions
-from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight
+from sklearn.utils.stats import _weighted_percentile
+from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, _num_samples
 
 
 class Interval(_Interval):
@@ -119,7 +120,9 @@ __all__ = [
     "_check_feature_names_in",
     "_check_sample_weight",
     "_fit_context",
+    "_num_samples",
     "_safe_indexing",
+    "_weighted_percentile",
     "is_of_scikit_learn",
     "with_callbacks",
 ]

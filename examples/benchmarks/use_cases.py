@@ -138,8 +138,7 @@ def area(make, drawn, seed):
 def summary(found):
     """Return the means of scores over seeds with their deviations, and the mean seconds."""
     *means, seconds = np.mean(found, axis=0)
-    deviations = np.std(found, axis=0)
-    pairs = zip(means, deviations, strict=False)
+    pairs = zip(means, np.std(found, axis=0, ddof=1)[:-1], strict=True)
     texts = (f"{mean:.3f} ± {deviation:.3f}" if mean == mean else "" for mean, deviation in pairs)
     return *texts, float(seconds)
 

@@ -107,7 +107,7 @@ def _add_sparse(out: Array, terms: Terms, keep: float) -> Array:
     for start in range(0, out.shape[0], size):
         rows = slice(start, start + size)
         if keep != 1:
-            out[rows] *= keep
+            out[rows] = keep * out[rows] if keep else 0
         for left, right, alpha in terms:
             out[rows] += (right.T @ (float(alpha) * left[:, rows])).T
     return out

@@ -376,15 +376,13 @@ class BaseRBM(DensityModel):
         machine = Machine(units, tuple(thetas), tuple(weights))
         if not isinstance(self.init, str):
             return machine_of_init(self.init, machine, self.n_components)
-        first = recipe.parameters.first(machine)
-        for _ in range(_MOST_HALVED):  # couplings to rectified units of small precision
+        for _ in range(_MOST_HALVED):  # where rectified units have a small precision
+            first = recipe.parameters.first(machine)
             if has_integral(first):
                 break
             machine = replace(machine, weights=tuple(0.5 * W for W in machine.weights))
-            first = recipe.parameters.first(machine)
-        machine = first
-        are_binary = all(len(unit.values or ()) == 2 for unit in machine.units)
-        return spread(machine) if recipe.is_spread and are_binary else machine
+        are_binary = all(len(unit.values or ()) == 2 for unit in first.units)
+        return spread(first) if recipe.is_spread and are_binary else first
 
     def _pretrain(self, training, rows, index):
         """Change the machine of ``training`` by what comes before the first epoch."""

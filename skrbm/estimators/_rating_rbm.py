@@ -32,7 +32,7 @@ from ._shared import Estimator, optimizer_of, shares_parameters
 from ._training import is_automatic, keeps_features, seeds_of_fit, trainer_of
 
 _BLOCK_ROWS = 1024  # of users that are scored together
-# Penalty over the part of users that rate an item: weights of ratings that are spread evenly over
+# Penalty over the share of users who rate an item: weights of ratings that are spread evenly over
 # the items stay at 0 from 0.4 on, and the best penalty is from 0.15 to 0.3.
 _MOST_PENALTY = 0.25
 
@@ -60,8 +60,8 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     optimizer : {"sgd", "adam"} or object, default="sgd"
         Gradient ascent or Adam; or an object that sets the penalty on the weights, the schedule of
         the learning rate and more, such as ``SGD(alpha=0.03)`` (:class:`~skrbm.learning.SGD`).
-        "auto" alpha is at most a quarter of the part of the users that rate an item, on average
-        over ratings.
+        "auto" alpha is at most a quarter of the share of the other users who rate an item, on
+        average over ratings.
     {learning_rate = "auto"}
     {batch_size = 100}
     {n_iter = 60}
@@ -204,9 +204,10 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         deviations = effects.deviations(seen)
         deviations = deviations.astype(self.machine_.dtype) if resumes else deviations
         rows = SeenRows(deviations, weights)
+        n_rows = rows.total + (self._training.n_rows if resumes else 0)
         optimizer = optimizer_of(self)
         if optimizer.alpha == "auto":
-            usual = optimizer.for_data(rows.total, seen.shape[1]).alpha
+            usual = optimizer.for_data(n_rows, seen.shape[1]).alpha
             optimizer = replace(optimizer, alpha=min(usual, _MOST_PENALTY * rows.mean_share))
         recipe = Recipe(SeenPhase(rows.mean_seen), optimizer)
         if resumes:
@@ -238,6 +239,7 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
         def publish(machine, state):
             vars(self).update(attributes(machine, state))
+            training.n_rows = n_rows
             self._training, self.n_iter_ = training, training.n_epochs
 
         trainer_of(self, learner, optimizer, publish, attributes, n_iter=n_iter).run(training)

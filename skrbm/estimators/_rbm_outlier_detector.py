@@ -10,7 +10,7 @@ from sklearn.base import OutlierMixin
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._sklearn import HasMethods, Interval, _fit_context
+from .._sklearn import HasMethods, Interval, _fit_context, _weighted_percentile
 from ..exceptions import DataRangeWarning
 from ._shared import Estimator
 from ._training import keeps_features
@@ -211,12 +211,7 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
 
 
 def _quantile(values, share, weights=None):
-    """Return the quantile that is the mean of two values where their ranks leave it open.
-
-    It is less by what rounding may take from a value, so that one that is equal is not below it.
-    """
-    order = np.argsort(values)
-    shares = np.cumsum(np.ones(len(values)) if weights is None else weights[order])
-    ends = np.searchsorted(shares, share * shares[-1] * np.array([1 - 1e-12, 1 + 1e-12]))
-    found = float(np.mean(values[order][ends]))
+    """Return a quantile, less what rounding may take from a value that is equal to it."""
+    weights = np.ones(len(values)) if weights is None else weights
+    found = float(_weighted_percentile(values, weights, 100 * share, average=True))
     return found - 1e-9 * (1 + abs(found))

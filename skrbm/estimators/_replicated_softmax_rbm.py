@@ -56,8 +56,9 @@ class ReplicatedSoftmaxRBM(BaseRBM):
     sparsity : float, default=0.0
         Strength of a penalty that keeps hidden units off in most documents: the cross-entropy
         between a mean of 0.1 and the mean of the unit, in nats for each document, whose gradient
-        the biases alone follow, as in [2]_. With 1.0 the units of documents of up to about 100
-        words are topics to read, at some cost in perplexity (:ref:`counts_of_words`).
+        the biases alone follow, as in [2]_. Units are then topics to read, at some cost in
+        perplexity (:ref:`counts_of_words`). Documents of 30 to 60 words need about 1, those of
+        100 words 10, and those of 300 words 300; units are off everywhere if it is too large.
     {optimizer}
         A name stands for one with ``alpha=0.0`` and ``schedule="linear"``. Penalties that make
         zeros do not apply.

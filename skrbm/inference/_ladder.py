@@ -231,7 +231,7 @@ def exchanged_and_swept(machines, rows, turn, rng):
     the rows and a list of :class:`Exchange`.
     """
     rows, thetas, exchanges = list(rows), {}, []
-    doubles = _in_double(machines)
+    doubles = _rungs_in_double(machines)
     given = _hidden_given(doubles, [cast(x, doubles[0].dtype) for x in rows])
     for k in range(turn % 2, len(machines) - 1, 2):
         both, pair = (rows[k], rows[k + 1]), doubles[k : k + 2]
@@ -249,8 +249,8 @@ def exchanged_and_swept(machines, rows, turn, rng):
     return tuple(rows), exchanges
 
 
-def _in_double(machines):
-    """Return machines as :func:`in_double` does; those that share their weights still do."""
+def _rungs_in_double(machines):
+    """Return each machine as :func:`in_double` does; those that share weights still do."""
     if machines[0].units[0].is_discrete:
         return machines
     double = namespace(machines[0].weights[0]).float64

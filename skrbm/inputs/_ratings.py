@@ -121,7 +121,8 @@ class SeenRows(DistinctRows):
     mean_seen : float
         Mean number of entries of a row.
     mean_share : float
-        Part of the rows that have an entry in the column of an entry, on average over entries.
+        Share of the other rows that have an entry in the column of an entry, on average over
+        entries; 1 if there are no others.
     """
 
     has_fractions = False
@@ -131,8 +132,9 @@ class SeenRows(DistinctRows):
         self.X = X
         self.mean_seen = float(np.average(np.diff(X.indptr)[self.index], weights=self.counts))
         weights = np.bincount(self.index, self.counts, X.shape[0])[rows_of_entries(X)]
-        shares = np.bincount(X.indices, weights, X.shape[1]) / self.counts.sum()
-        self.mean_share = float(shares @ shares / shares.sum())
+        counts, n_others = np.bincount(X.indices, weights, X.shape[1]), self.total - 1
+        others = counts @ np.maximum(counts - 1, 0) / counts.sum()
+        self.mean_share = float(others / n_others) if n_others > 0 else 1.0
 
     def batch(self, positions):
         """Return the rows at an array of positions; no entry is filled in, so that None follows."""

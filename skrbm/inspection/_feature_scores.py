@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
+from .._sklearn import _num_samples
 
 _MOST_ROWS = 20  # each has axes of its own
 
@@ -53,7 +54,7 @@ class FeatureScoresDisplay:
             If X has more than 20 rows.
         """
         check_is_fitted(detector)
-        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        n_rows = _num_samples(X)
         if n_rows > _MOST_ROWS:
             raise ValueError(
                 f"X has {n_rows} rows, and at most {_MOST_ROWS} are shown; choose those with the "

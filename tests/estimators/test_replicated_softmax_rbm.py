@@ -173,8 +173,9 @@ def test_a_fit_that_is_worse_than_independent_words_warns(n_components):
 def test_history_ends_with_the_likelihood(n_components, capsys):
     X = topics(200)
     rbm = small(n_components=n_components, n_iter=5, verbose=1).fit(X)
-    # An estimate has another standard error for each length, which are some tenths of a nat.
-    assert_allclose(rbm.history_["log_likelihood"][-1], rbm.score(X), atol=0.5)
+    # The estimates differ by 0.014 nats (standard deviation over 15 seeds): 0.1 is 7 of them.
+    tolerance = {"rtol": 1e-9} if n_components == 4 else {"atol": 0.1}
+    assert_allclose(rbm.history_["log_likelihood"][-1], rbm.score(X), **tolerance)
     assert "log likelihood" in capsys.readouterr().out
 
 
