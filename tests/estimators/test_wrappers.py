@@ -9,7 +9,7 @@ from _estimators import Interruption
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -359,6 +359,32 @@ def test_weights_are_repeated_rows(Wrapper, kind):
         shares = weighted.predict(make(X[counts > 0])) < 0
         share = np.average(shares, weights=counts[counts > 0])
         assert 0 < share <= wrapper.contamination
+
+
+def test_values_of_rows_without_weight_are_not_observed():
+    X, weights = np.column_stack([bits(20), np.full(20, np.nan)]), np.ones(20)
+    X[0, -1] = weights[0] = 0.0
+    with pytest.warns(UserWarning, match="no observed value"):
+        imputer = RBMImputer(RBM(2, n_iter=1)).fit(X, sample_weight=weights)
+    assert imputer.transform(X).shape[1] == X.shape[1] - 1
+    with pytest.raises(ValueError, match="no observed value"):
+        RBMOutlierDetector(RBM(2, n_iter=1)).fit(X, sample_weight=weights)
+
+
+class RoundedScores(BaseEstimator):
+    """Scores that depend on the number of rows by rounding, as products of matrices do."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def score_samples(self, X):
+        return np.asarray(X)[:, 0] - 1e-12 * (len(X) == 1)
+
+
+def test_rounding_makes_no_outliers():
+    X = np.repeat([[1.0, 0.0], [2.0, 0.0]], 10, axis=0)
+    detector = RBMOutlierDetector(RoundedScores(), contamination=0.2).fit(X)
+    assert (detector.predict(X) == 1).all() and detector.predict(X[:1])[0] == 1
 
 
 def test_columns_that_are_dropped_are_named():

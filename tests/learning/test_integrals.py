@@ -38,7 +38,7 @@ def test_learning_without_settings_keeps_an_integral(hidden, part, library):
 @pytest.mark.parametrize("hidden", ["gaussian", "double_relu", "relu"])
 def test_learning_begins_at_rectified_units_of_small_precision(hidden):
     """Their tails are nearly exponential, and weights of the usual size have no integral."""
-    X, score = np.maximum(rows() + 0.3, 0.0), []
+    X, score = np.maximum(np.random.default_rng(0).standard_normal((400, 8)) + 0.3, 0.0), []
     for n_iter in (0, 40):
         rbm = RBM(4, visible="relu", hidden=hidden, n_iter=n_iter, random_state=0).fit(X)
         score.append(rbm.score(X))
