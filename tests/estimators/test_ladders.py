@@ -147,10 +147,19 @@ def test_samples_along_a_ladder_reach_modes_that_gibbs_sampling_does_not():
         assert V.shape == (400, 8)
         assert abs((V.mean(axis=1) > 0.5).mean() - 0.5) < 0.125
         assert_array_equal(V, rbm.sample(400, init=start, method=method, random_state=0))
-    rbm.starts_ = start  # where chains start that have no samples of a ladder
     V = rbm.sample(400, method="tempering", random_state=0)
-    assert abs((V.mean(axis=1) > 0.5).mean() - 0.5) < 0.125
     assert_array_equal(V, rbm.sample(400, n_steps=40, method="tempering", random_state=0))
+
+
+def test_samples_start_at_those_of_a_ladder():
+    """With 200 of which half are in each mode, within 5 standard deviations of 0.035."""
+    W, starts = np.full((1, 30), 3.0), np.zeros((400, 30))
+    rbm = BernoulliRBM.from_parameters(W, -W.sum(1) / 2, -W.sum(0) / 2, random_state=0)
+    rbm.starts_ = starts  # all in one mode
+    options = {"n_steps": 1, "method": "tempering", "random_state": 0}
+    V, stuck = rbm.sample(400, **options), rbm.sample(400, init=starts, **options)
+    assert abs((V.mean(axis=1) > 0.5).mean() - 0.5) < 0.175
+    assert (stuck.mean(axis=1) > 0.5).mean() < 0.25
 
 
 def tilted_modes():
