@@ -213,5 +213,7 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
 def _quantile(values, share, weights=None):
     """Return a quantile, less what rounding may take from a value that is equal to it."""
     weights = np.ones(len(values)) if weights is None else weights
-    found = float(_weighted_percentile(values, weights, 100 * share, average=True))
+    lower = _weighted_percentile(values, weights, 100 * share)
+    upper = -_weighted_percentile(-values, weights, 100 - 100 * share)
+    found = float(lower + upper) / 2
     return found - 1e-9 * (1 + abs(found))
