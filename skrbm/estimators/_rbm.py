@@ -68,8 +68,9 @@ class RBM(BaseRBM):
         as ``Gibbs(n_steps=5, n_chains=200, start="weighted")`` or ``TAP(max_iter=50)``.
 
         By default chains are persistent, and fixed points start at data. With an automatic step
-        length, chains of discrete units are checked after a fifth of the epochs: if they do not
-        mix, as many epochs are tried with weighted chains, and the better model is kept.
+        length, chains of discrete units are checked after a fifth and after half of the epochs: if
+        they do not mix, as many epochs are tried with weighted chains, and the better model is
+        kept.
     {optimizer}
     {learning_rate = "auto"}
     batch_size : int, default=100

@@ -247,15 +247,15 @@ class MomentLearner(BatchLearner):
         return super().epoch(training, progress, rate)
 
     def _check_chains(self, training, rate):
-        """Try the other phase if chains do not mix, or if the likelihood does not grow."""
+        """Try the other phase if chains do not mix, or if the likelihood does not grow.
+
+        Modes may separate after the first check only, so that the second one is the same.
+        """
         first, before, gain = training.first, training.gain, self.gain(training)
-        rows = self.rows.some(_CHECKED_ROWS, training.rng)
-        if before is None:
-            state, rng = training.phase_state, training.rng
-            mixing = self.phase.autocorrelation(training.machine, state, rows, rng)
-            tries = mixing > CORRELATED or gain < -_LOSS
-        else:
-            tries = gain < before - _LOSS
+        rows, rng = self.rows.some(_CHECKED_ROWS, training.rng), training.rng
+        mixing = self.phase.autocorrelation(training.machine, training.phase_state, rows, rng)
+        least = (0.0 if before is None else before) - _LOSS
+        tries = mixing > CORRELATED or gain < least
         training.gain = gain
         if tries or before is not None:
             training.first = None
