@@ -6,9 +6,10 @@
 A *site* is a place where an error can be made: a number, an operator, a condition, a loop, a
 decorator. Sites are drawn from all files alike, so that a file gets its share by how many it has.
 At each one error is made, a *mutant* of the file, and the test files that are the likeliest to
-notice it run; all run with --files 1000 --limit 3600. A mutant that survives them is a gap in these
-tests, unless it is equivalent: no result can tell it from the code as it is. Equivalent ones are
-listed in equivalent_mutants.txt, and left out. One that timed out was not noticed by then.
+notice it run, all but slow tests. Where it survives these, the other files run too, as by the
+command `pytest`; --rest 0 leaves them out. What survives both is a gap in the tests, unless it is
+equivalent: no result can tell it from the code as it is. Equivalent mutants are listed in
+equivalent_mutants.txt, and left out. One that timed out was not noticed by then.
 
 Everything happens in a temporary copy. Run it where the tests pass: what fails on a mutant is run
 again without it, and a test that fails there too ends the sample.
@@ -112,8 +113,8 @@ def defined_names(source, row):
     return names, around
 
 
-def tests_of(path, row, most):
-    """Return the test files that could notice an error at a line, the likeliest first.
+def tests_of(path, row):
+    """Return all test files, those first that are the likeliest to notice an error at a line.
 
     First the file of the same name, and then those that mention what the file defines: the fewer
     test files mention it the more that counts, and twice what the line is part of, or in tests of
@@ -130,7 +131,7 @@ def tests_of(path, row, most):
         scores[file] *= 2 if file.parent.name == Path(path).parent.name else 1
         scores[file] += 1e6 * (file.stem == "test_" + Path(path).stem.strip("_"))
     order = sorted(scores, key=lambda file: (-scores[file], file))
-    return [str(file.relative_to(ROOT)) for file in order[:most]]
+    return [str(file.relative_to(ROOT)) for file in order]
 
 
 def copy_tree(to):
@@ -149,7 +150,7 @@ def run_tests(tree, files, limit, *options):
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     environment |= {"MPLBACKEND": "Agg", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", *options, *files],
+        [sys.executable, "-m", "pytest", "--maxfail=1", "-q", *options, *files],
         **{"cwd": tree, "env": environment, "start_new_session": True},
         **{"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL},
     )
@@ -163,15 +164,23 @@ def run_tests(tree, files, limit, *options):
             process.wait()
 
 
-def judge(tree, path, mutated, files, limit):
-    """Return what becomes of a mutant: killed, SURVIVED or timed out."""
-    original = (tree / path).read_text()
-    (tree / path).write_text(mutated)
-    status = run_tests(tree, files, limit)
-    (tree / path).write_text(original)
-    if status == 1 and run_tests(tree, files, limit, "--last-failed"):
-        raise SystemExit(f"a test of {' '.join(files)} fails without a mutant too")
-    return {0: "SURVIVED", None: "timed out"}.get(status, "killed")
+def judge(tree, path, mutated, stages):
+    """Return what becomes of a mutant: the name of the stage that kills it, SURVIVED or timed out.
+
+    Each stage has a name, test files, seconds for them, and options of pytest. The next one runs
+    where a mutant survives it.
+    """
+    original, verdict = (tree / path).read_text(), "SURVIVED"
+    for name, files, limit, *options in stages:
+        (tree / path).write_text(mutated)
+        status = run_tests(tree, files, limit, *options)
+        (tree / path).write_text(original)
+        if status == 1 and run_tests(tree, files, limit, *options, "--last-failed"):
+            raise SystemExit(f"a test of {' '.join(files)} fails without a mutant too")
+        if status != 0:
+            verdict = "timed out" if status is None else name
+            break
+    return verdict
 
 
 def main():
@@ -179,8 +188,9 @@ def main():
     parser.add_argument("--n", type=int, default=30, help="number of mutants")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--path", default="skrbm", help="a file, or a folder of files")
-    parser.add_argument("--files", type=int, default=5, help="test files for a mutant")
-    parser.add_argument("--limit", type=float, default=180, help="seconds for a mutant")
+    parser.add_argument("--files", type=int, default=5, help="likeliest test files for a mutant")
+    parser.add_argument("--limit", type=float, default=180, help="seconds for these")
+    parser.add_argument("--rest", type=float, default=1800, help="seconds for all other files")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # cleans up on its way
     path = ROOT / args.path
@@ -194,12 +204,18 @@ def main():
             raise SystemExit("pytest cannot collect the tests")
         for _, (path, row, old, new, mutated) in zip(range(args.n), sample, strict=False):
             begin = time.perf_counter()
-            files = tests_of(path, row, args.files)
-            verdict = judge(tree, path, mutated, files, args.limit)
+            files = tests_of(path, row)
+            stages = [("killed", files[: args.files], args.limit, "-m", "not slow")]
+            if args.rest and files[args.files :]:
+                stages.append(("by others", files[args.files :], args.rest))
+            verdict = judge(tree, path, mutated, stages)
             verdicts[verdict] += 1
             seconds = time.perf_counter() - begin
             print(f"{verdict:9} {seconds:4.0f} s  {path}:{row}  {old}  ->  {new}", flush=True)
     print(", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common()))
+    likeliest, n = verdicts["killed"], verdicts.total()
+    print(f"killed by the likeliest files: {likeliest} of {n}", end="; ")
+    print(f"by any: {likeliest + verdicts['by others']} of {n}")
 
 
 if __name__ == "__main__":
