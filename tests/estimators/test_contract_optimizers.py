@@ -14,6 +14,7 @@ from _estimators import (
     small,
     with_parameters,
 )
+from _fractional import all_rows
 from numpy.testing import assert_allclose
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -36,7 +37,7 @@ from skrbm.inference import (
     Gibbs,
     Tempering,
 )
-from skrbm.learning import SGD, Adam, EarlyStopping, NaturalGradient
+from skrbm.learning import OPTIMIZERS, SGD, Adam, EarlyStopping, NaturalGradient
 from skrbm.units import Bernoulli
 
 optimized = pytest.mark.parametrize("Estimator", with_parameters("optimizer"))
@@ -103,6 +104,31 @@ def test_an_automatic_penalty_depends_on_the_rows_and_the_columns(Estimator, kin
     assert abs(fitted(2 * n_columns / 50 / 80) - automatic).max() > 1e-6
 
 
+PATTERNS = np.repeat(all_rows(3), 8, axis=0)
+DOCUMENTS = np.kron(PATTERNS[:, :1] == [0, 1], [[3.0, 3.0, 3.0]])
+# Data that an estimator is given, and log-likelihoods per row in nats: of columns or words that are
+# independent of one another, and of the law that the data have.
+LEARNABLE = {
+    RBM: ((np.hstack([PATTERNS] * 2),), -6 * np.log(2), -3 * np.log(2)),
+    TAPRBM: ((np.hstack([PATTERNS] * 2),), -6 * np.log(2), -3 * np.log(2)),
+    ConditionalRBM: ((PATTERNS, PATTERNS), -3 * np.log(2), 0.0),
+    ReplicatedSoftmaxRBM: ((DOCUMENTS,), -9 * np.log(6), -9 * np.log(3) - np.log(2)),
+}
+
+
+@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
+@pytest.mark.parametrize("Estimator", LEARNABLE)
+def test_steps_of_automatic_length_learn(Estimator, name):
+    """At least a quarter of what there is to learn; steps of a length near 0 learn none of it."""
+    data, independent, truth = LEARNABLE[Estimator]
+    params = {"n_iter": 30, "batch_size": 16, "learning_rate": "auto", "optimizer": name}
+    if Estimator is ConditionalRBM:
+        params |= {"n_iter": 20, "batch_size": 64, "early_stopping": False}
+    learner = Estimator(6, random_state=0, **params).fit(*data)
+    gain = np.mean(learner.score_samples(*data)) - independent
+    assert gain > 0.25 * (truth - independent)
+
+
 def test_a_name_has_no_parameters_to_set():
     for key in ("inference__tol", "optimizer__tol", "random_state__a"):
         with pytest.raises(ValueError, match=key):
@@ -135,27 +161,55 @@ def test_chains_are_as_many_as_asked_for(start):
     assert len(rbm.starts_) == 7
 
 
+NO_NUMBERS = "1", None, True, np.nan, np.inf, -np.inf
+NO_COUNTS = "1", True, np.nan, 0.5, 2.0
+# Kinds of objects, a parameter of theirs, values that it must not have, and values that it may have
+# and that are near these.
+RANGES = [
+    (OPTIMIZERS.values(), "alpha", (-1e-9, "none", *NO_NUMBERS), (0, 1e9, "auto")),
+    (OPTIMIZERS.values(), "max_grad_norm", (0, -1, "1", True, np.nan, np.inf), (None, 1e-9, 1e9)),
+    (OPTIMIZERS.values(), "penalty", ("l3", "L2", None, 2, []), ("l2", "l1", "l1b", "group_lasso")),
+    (OPTIMIZERS.values(), "schedule", ("steps", None, 1, []), ("constant", "exponential", abs)),
+    ([SGD], "momentum", (-1e-9, 1, 1.5, *NO_NUMBERS), (0, 0.999)),
+    ([NaturalGradient], "damping", (0, -1, *NO_NUMBERS), (1e-9, 1e9)),
+    ([Adam], "decay", (-1e-9, 1, 1.5, *NO_NUMBERS), (0, 0.999)),
+    ([Adam], "decay_squares", (-1e-9, 1, 1.5, *NO_NUMBERS), (0, 0.999)),
+    ([Adam], "epsilon", (0, -1e-8, *NO_NUMBERS), (1e-300, 1)),
+    ([Gibbs, Tempering], "n_steps", (0, -1, None, *NO_COUNTS), (1, 10**6)),
+    ([Gibbs, Tempering], "n_chains", (0, -1, *NO_COUNTS), (None, 1, 10**6)),
+    ([Gibbs, Tempering], "burn_in", (-1, 1, 2, *NO_COUNTS), (None, 0)),  # below n_steps, which is 1
+    ([Gibbs], "start", ("nowhere", "chains", 1), (None, "weighted", "noise")),
+    ([Tempering], "start", ("data", "weighted", 1), (None, "persistent")),
+    ([TAP, AdaptiveTAP], "n_starts", (0, -1, *NO_COUNTS), (None, 1, 10**6)),
+    ([TAP, AdaptiveTAP], "start", ("nowhere", "weighted", 1), (None, "data", "random")),
+    ([TAP, AdaptiveTAP], "max_iter", (0, -1, None, *NO_COUNTS), (1, 10**6)),
+    ([TAP, AdaptiveTAP], "tol", (-1e-9, *NO_NUMBERS), (0, 1e9)),
+    ([TAP, AdaptiveTAP], "damping", (-1e-9, 1, 1.5, *NO_NUMBERS), (0, 0.999)),
+    ([EarlyStopping], "patience", (0, -1, None, *NO_COUNTS), (1, 10**6)),
+    ([EarlyStopping], "validation_fraction", (0, 1, -0.1, 1.5, *NO_NUMBERS), (1e-9, 0.999)),
+    ([EarlyStopping], "tol", (-1e-9, "1", True, np.nan, np.inf), (None, 0, 1e9)),
+]
+
+
 @pytest.mark.parametrize(
-    ("make", "name"),
+    "kind, name, bad, good",
     [
-        (lambda: Gibbs(0), "n_steps"),
-        (lambda: Gibbs(n_chains=0), "n_chains"),
-        (lambda: Gibbs(start="nowhere"), "start"),
-        (lambda: Gibbs(3, burn_in=3), "burn_in"),
-        (lambda: Tempering(start="data"), "start"),
-        (lambda: TAP(start="weighted"), "start"),
-        (lambda: AdaptiveTAP(n_starts=0), "n_starts"),
-        (lambda: SGD(schedule="steps"), "schedule"),
-        (lambda: SGD(max_grad_norm=0), "max_grad_norm"),
-        (lambda: NaturalGradient(damping=0), "damping"),
-        (lambda: EarlyStopping(patience=0), "patience"),
-        (lambda: EarlyStopping(validation_fraction=1.0), "validation_fraction"),
-        (lambda: EarlyStopping(tol=-1), "tol"),
+        pytest.param(kind, *row, id=f"{kind.__name__}-{row[0]}")
+        for kinds, *row in RANGES
+        for kind in kinds
     ],
 )
-def test_objects_check_their_parameters(make, name):
-    with pytest.raises(ValueError, match=name):
-        make()
+def test_parameters_of_objects_have_ranges(kind, name, bad, good):
+    """An error says which parameter has what value, and changes nothing; all others are kept."""
+    own = kind()
+    for value in bad:
+        for give in (kind, own.set_params):
+            with pytest.raises(ValueError, match=name) as caught:
+                give(**{name: value})
+            assert str(value) in str(caught.value)
+        assert own == kind()
+    for value in good:
+        assert kind(**{name: value}).get_params()[name] == value
 
 
 @pytest.mark.parametrize("sampler", [Gibbs(start="weighted"), Gibbs(3, burn_in=1)])
