@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
 from sklearn.exceptions import NotFittedError
 from sklearn.manifold import Isomap
 from sklearn.pipeline import make_pipeline
@@ -363,10 +364,11 @@ def test_training_and_validation_are_drawn_together():
     ]
 
 
-def test_the_lowest_scores_of_features_come_first():
+@pytest.mark.parametrize("make", [np.asarray, csr_array])
+def test_the_lowest_scores_of_features_come_first(make):
     X = (np.random.default_rng(1).random((60, 4)) < 0.5).astype(float)
-    detector = RBMOutlierDetector(RBM(2, n_iter=2, random_state=0)).fit(X)
-    display = FeatureScoresDisplay.from_estimator(detector, X[:2], n_features=3)
+    detector = RBMOutlierDetector(RBM(2, n_iter=2, random_state=0)).fit(make(X))
+    display = FeatureScoresDisplay.from_estimator(detector, make(X)[:2], n_features=3)
     for axis, scores, row in zip(display.axes_, detector.score_features(X[:2]), X, strict=False):
         assert_allclose([bar.get_width() for bar in axis.patches], np.sort(scores)[:3])
         first = np.argmin(scores)

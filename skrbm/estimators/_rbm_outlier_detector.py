@@ -14,7 +14,14 @@ from .._sklearn import HasMethods, Interval, _fit_context, _weighted_percentile
 from ..exceptions import DataRangeWarning
 from ._shared import Estimator
 from ._training import keeps_features
-from ._wrapped import as_table, fit_density, observed_columns, rows_to_fit, without_column
+from ._wrapped import (
+    as_table,
+    fit_density,
+    has_bits,
+    observed_columns,
+    rows_to_fit,
+    without_column,
+)
 
 
 class RBMOutlierDetector(OutlierMixin, Estimator):
@@ -32,8 +39,8 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
     ----------
     estimator : density estimator or None, default=None
         An estimator with the method ``score_samples``, such as :class:`RBM` or :class:`TabularRBM`.
-        None is ``TabularRBM(8, covariance="full")``, or for sparse X, which must have zeros and
-        ones, ``RBM(8)``: few hidden units do not learn the outliers.
+        None is ``TabularRBM(8, covariance="full")``, or for sparse X of zeros and ones ``RBM(8)``:
+        few hidden units do not learn the outliers. Sparse X with other values becomes dense.
     contamination : float in (0, 0.5], default=0.1
         Share of the training rows that are outliers. There is no "auto": likelihoods have no
         threshold that serves for all data.
@@ -105,8 +112,7 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
         Parameters
         ----------
         X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features)
-            Missing values are NaN, None or NA. Sparse X is for an ``estimator`` that takes it, or
-            has zeros and ones.
+            Missing values are NaN, None or NA. Sparse X is for an ``estimator`` that takes it.
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
             How many rows each row stands for, also in ``contamination``.
@@ -135,8 +141,17 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
         """Return X, its columns, and which of its values are missing, None if X is sparse."""
         if sp.issparse(X) and get_tags(self).input_tags.sparse:
             options = {"dtype": None, "ensure_all_finite": "allow-nan"}
-            return validate_data(self, X, reset=reset, accept_sparse=True, **options), None, None
+            X = validate_data(self, X, reset=reset, accept_sparse="csr", **options)
+            if self._takes_sparse(X, reset):
+                return X, None, None
+            X = X.toarray()
         return as_table(X), *observed_columns(self, X, reset=reset)
+
+    def _takes_sparse(self, X, reset):
+        """Whether the estimator takes X, and not an array of its values."""
+        if self.estimator is not None:
+            return True
+        return has_bits(X) if reset else get_tags(self.estimator_).input_tags.sparse
 
     def score_samples(self, X):
         """Compute the log-likelihood of each row, in which missing values are summed out.

@@ -82,8 +82,8 @@ class TabularRBM(BaseRBM):
     intercept_visible_ : array of shape (n_encoded,)
         Biases of the columns of the units.
     precision_visible_ : array of shape (n_encoded,) or (n_encoded, n_encoded)
-        Only if there are real columns, as in :class:`RBM`; 0 for other columns. With
-        ``covariance="full"`` it is a matrix.
+        Only if there are real columns, which are standardized, as in :class:`RBM`; 0 for other
+        columns. With ``covariance="full"`` it is a matrix.
     {others_hidden_}
     kinds_ : dict
         The kind of each column of X by its name, or by its number.

@@ -54,29 +54,30 @@ def fit_density(wrapper, X, columns, random_state, publish, weights=None, **opti
 def default_density(X, columns, n_components=64, is_table=False):
     """Return a machine with the units that the columns of X need, of tables if ``is_table``.
 
-    That of a sparse X has bits.
+    That of a sparse X, which has zeros and ones, has bits.
     """
     n_batches = max(3, -(-X.shape[0] // 100))
     common = {"n_components": n_components, "n_iter": max(_FEWEST_PASSES, _N_STEPS // n_batches)}
     if sp.issparse(X):
-        if not np.isin(X.data, (0, 1)).all():
-            raise ValueError(
-                "sparse X must have zeros and ones, or an estimator with units for its values"
-            )
         return RBM(**common)
-    names = list(X.columns) if is_frame(X) else range(len(columns))
-    bits = [name for name, column in zip(names, columns, strict=True) if _has_bits(column)]
-    if len(bits) == len(columns) and not is_table:
+    are_bits = [has_bits(column) for column in columns]
+    if all(are_bits) and not is_table:
         return RBM(**common)
     is_table = is_table or is_frame(X) or any(c.dtype.kind not in "buif" for c in columns)
-    if not (is_table or bits) and all(_varies(column) for column in columns):
+    if not (is_table or any(are_bits)) and all(_varies(column) for column in columns):
         return RBM(visible="gaussian", **common)
-    return TabularRBM(kinds=dict.fromkeys(bits, "binary"), covariance="full", **common)
+    if not all(are_bits):  # then a constant column is a real one, whatever its value
+        pairs = zip(are_bits, columns, strict=True)
+        are_bits = [has and _varies(column) for has, column in pairs]
+    names = list(X.columns) if is_frame(X) else range(len(columns))
+    kinds = {name: "binary" for name, has in zip(names, are_bits, strict=True) if has}
+    return TabularRBM(kinds=kinds, covariance="full", **common)
 
 
-def _has_bits(column):
-    """Whether the values of a column are numbers, and all of them 0 or 1."""
-    return column.dtype.kind in "buif" and bool(np.isin(column[column == column], (0, 1)).all())
+def has_bits(X):
+    """Whether the values of an array or sparse matrix are numbers, and all of them 0 or 1."""
+    values = X.data if sp.issparse(X) else X
+    return X.dtype.kind in "buif" and bool(np.isin(values[values == values], (0, 1)).all())
 
 
 def _varies(column):

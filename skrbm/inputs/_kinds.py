@@ -149,6 +149,11 @@ class NumberColumn:
         return {"count": Poisson(), "positive": ReLU()}.get(self.kind, Gaussian())
 
     @property
+    def _spread(self):
+        """``deviation`` in the units of the column."""
+        return self.deviation
+
+    @property
     def _origin(self):
         """The number that is encoded as 0."""
         return self.lower if self.kind in ("rating", "discrete") else 0.0
@@ -172,7 +177,7 @@ class NumberColumn:
         """
         numbers = self._numbers(column)
         held = self._held(numbers)
-        apart, found = np.abs(numbers - held) / self.deviation, np.zeros(len(numbers))
+        apart, found = np.abs(numbers - held) / self._spread, np.zeros(len(numbers))
         far = np.log1p(apart[apart > 0])
         found[apart > 0] = -np.log1p(n) - far - far**2 / 2
         if self._is_half_line:
@@ -243,12 +248,12 @@ class RealColumn(NumberColumn):
     """Column of any numbers, "real" or "skewed".
 
     A value x is encoded as y(x), which increases with x without bounds, so that densities of x and
-    y differ by the factor dy/dx. Within the range of the training data y is x or, in skewed columns
-    with a long tail, the power of Yeo and Johnson (2000) of (x - centre) / scale: the logarithm of
-    1 + x for power 0, and x for 1. Powers from 0 to 2 have all real numbers as values. Beyond the
-    range nothing is known of the scale: y grows as the logarithm of the distance, without a jump of
-    the slope. A value that is far off then costs the square of a logarithm, tens of nats, rather
-    than the square of its distance.
+    y differ by the factor dy/dx. Within the range of the training data y is (x - centre) / scale,
+    which does not depend on the column's unit of measure, or in skewed columns with a long tail a
+    power of this (Yeo and Johnson 2000): the logarithm of 1 + x for power 0, and x for 1. Powers
+    from 0 to 2 have all real numbers as values. Beyond the range nothing is known of the scale: y
+    grows as the logarithm of the distance, without a jump of the slope. A value that is far off
+    then costs the square of a logarithm, tens of nats, rather than the square of its distance.
 
     Where many rows have the least or the greatest value, as clipped numbers do, it stands for all
     that a normal distribution has beyond: y leaps there by one of ``leaps``, to the mean of
@@ -272,7 +277,9 @@ class RealColumn(NumberColumn):
         """Return the column of some :class:`~skrbm.inputs._observed.Observations`."""
         column = cls(kind, name, dtype, *_extent(seen))
         if kind == "real":
-            return column._with_leaps(seen)
+            centre = float(np.average(seen.values, weights=seen.counts))
+            column = replace(column, centre=centre, scale=column.deviation)
+            return replace(column, deviation=1.0)._with_leaps(seen)
         low, centre, high = seen.quantiles([0.25, 0.5, 0.75])
         column = replace(column, centre=float(centre), scale=float(high - low) or column.deviation)
         if column.lower < column.upper:
@@ -342,6 +349,10 @@ class RealColumn(NumberColumn):
         beyond = np.abs(y - inside) - np.where(y < inside, *self.leaps)
         slope = self._log_slope(self._straight(inside))
         return np.nan_to_num(slope - np.maximum(beyond, 0.0) / self.deviation)
+
+    @property
+    def _spread(self):
+        return self.scale * self.deviation
 
     @cached_property
     def _ends(self):

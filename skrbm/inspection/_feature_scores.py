@@ -1,6 +1,7 @@
 """Which columns make rows improbable."""
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
@@ -39,7 +40,7 @@ class FeatureScoresDisplay:
         Parameters
         ----------
         detector : fitted RBMOutlierDetector
-        X : array-like or DataFrame of shape (n_rows, n_features)
+        X : {array-like, DataFrame, sparse matrix} of shape (n_rows, n_features)
             The rows to explain, at most 20, one bar chart for each.
         **plot_params
             Passed to :meth:`plot`.
@@ -64,6 +65,7 @@ class FeatureScoresDisplay:
         names = getattr(detector, "feature_names_in_", None)
         if names is None:
             names = [f"x{j}" for j in range(scores.shape[1])]
+        X = X.toarray() if sp.issparse(X) else X
         return cls(scores, list(names), np.asarray(X, dtype=object)).plot(**plot_params)
 
     def plot(self, *, n_features=10, figure=None):

@@ -7,7 +7,16 @@ import sklearn.utils.estimator_checks as checks
 from _estimators import ESTIMATORS, quick
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skrbm import RBM, TAPRBM, ConditionalRBM, DeepTAPMachine, FrankWolfeRBM, GaussianBernoulliRBM
+from skrbm import (
+    RBM,
+    TAPRBM,
+    ConditionalRBM,
+    DeepTAPMachine,
+    FrankWolfeRBM,
+    GaussianBernoulliRBM,
+    RBMImputer,
+    RBMOutlierDetector,
+)
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inference import Gibbs, Langevin
 
@@ -67,3 +76,10 @@ def test_other_parameters(estimator, check):
         warnings.simplefilter("ignore", DataRangeWarning)
         warnings.filterwarnings("ignore", message="all rows are equal")
         check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@parametrize_with_checks([RBMImputer(), RBMOutlierDetector()])
+def test_wrappers_with_their_default_machines(estimator, check):
+    check(estimator)

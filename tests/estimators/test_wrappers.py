@@ -1,6 +1,7 @@
 """RBMImputer and RBMOutlierDetector: conditionals by enumeration, tables, pipelines."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -319,8 +320,32 @@ def test_sparse_rows_are_scored_as_dense_ones(detector):
         sparse.predict(X[:, 1:])
     with pytest.raises(TypeError, match="dense"):
         RBMOutlierDetector(SMALL_TABLE).fit(X)
-    with pytest.raises(ValueError, match="zeros and ones"):
-        RBMOutlierDetector().fit(2.5 * X)
+
+
+@pytest.mark.law
+def test_the_default_machine_of_other_sparse_values_is_that_of_dense_ones():
+    X = bits(40) * np.random.default_rng(0).normal(size=(40, N_BITS))
+    sparse, dense = (RBMOutlierDetector(random_state=0).fit(rows) for rows in (csr_array(X), X))
+    for method in ("score_samples", "predict", "score_features"):
+        found = getattr(sparse, method)(csr_array(X[:5]))
+        assert_array_equal(found, getattr(dense, method)(X[:5]))
+
+
+@pytest.mark.parametrize("factors", [(1e3, 1, 1, 1), (1e-6, 1, 1e6, 1), (1, 1, 1, 1e3)])
+def test_scores_do_not_depend_on_units_of_measure(factors):
+    """Densities change by the factors of the columns; the last column is constant."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 1)) + 0.5 * rng.normal(size=(80, 4))
+    X[:, 2], X[:, 3] = np.exp(2 * X[:, 2]), 1
+    rows = np.concatenate([X, X + np.eye(80, 4)])
+    rbm = TabularRBM(2, covariance="full", n_iter=20)
+    scores = []
+    for unit in (np.ones(4), np.array(factors)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataRangeWarning)
+            detector = RBMOutlierDetector(rbm, random_state=0).fit(X * unit)
+            scores.append(detector.score_samples(rows * unit) + np.log(unit).sum())
+    assert_allclose(*scores, rtol=1e-6)
 
 
 @pytest.mark.law
