@@ -8,7 +8,15 @@ from sklearn.exceptions import NotFittedError
 from sklearn.manifold import Isomap
 from sklearn.pipeline import make_pipeline
 
-from skrbm import RBM, TAPRBM, BernoulliRBM, ConditionalRBM, RBMClassifier, RBMOutlierDetector
+from skrbm import (
+    RBM,
+    TAPRBM,
+    BernoulliRBM,
+    CategoricalRBM,
+    ConditionalRBM,
+    RBMClassifier,
+    RBMOutlierDetector,
+)
 from skrbm.evaluation import SolutionTree, diagnose
 from skrbm.inference import TAP
 from skrbm.inspection import (
@@ -59,6 +67,17 @@ def test_components(rbm):
     assert low == -high and 0 < high <= np.abs(rbm.components_).max()
     assert not any(axis.axison for axis in display.axes_.flat)
     display.figure_.canvas.draw()
+
+
+@pytest.mark.parametrize("shape, expected", [(None, (4, 3)), ((2, 6), (2, 6))])
+def test_weights_of_sites_are_images_of_sites_and_values(shape, expected):
+    """Unless another shape is asked for."""
+    X = np.random.default_rng(0).integers(0, 3, (30, 4))
+    rbm = CategoricalRBM(5, n_iter=2, random_state=0).fit(X)
+    display = ComponentsDisplay.from_estimator(rbm, image_shape=shape)
+    strongest = np.argsort(-np.linalg.norm(rbm.components_, axis=(1, 2)))
+    for image, j in zip(images(display), strongest, strict=True):
+        assert_array_equal(image.get_array(), rbm.components_[j].reshape(expected))
 
 
 def test_some_components(rbm):

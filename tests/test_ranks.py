@@ -202,6 +202,18 @@ def test_gradients_of_real_weights_are_weighted_by_ranks():
         assert_allclose(found, 0.1 * (np.array([2.51, 0.51]) / 3.02 - 0.5), rtol=1e-6)
 
 
+def test_ranks_have_the_part_of_a_batch_that_their_rows_are():
+    """Of the first batch the first rank has 3 of 6 rows, and 2 of 5 of the second."""
+    options = {"n_iter": 1, "batch_size": 6, "init": (np.zeros((1, 1)), np.zeros(1), np.zeros(1))}
+    ascent = SGD(alpha=0.0, schedule="constant", average=False)  # weights stay 0, by constant rows
+    rbm = TAPRBM(1, optimizer=ascent, learning_rate=2.0, **AT_DATA | options)
+    expected = 0.0
+    for part in (3 / 6, 2 / 5):
+        expected += 2.0 * (part - 1 / (1 + np.exp(-expected)))
+    for found in on_ranks(lambda rank: clone(rbm).fit(np.full((5 + rank, 1), 1.0 - rank))):
+        assert_allclose(found.intercept_visible_, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     "unit", [Bernoulli(), Gaussian(), TruncatedGaussian(), TruncatedGaussBernoulli()], ids=str
 )
