@@ -1,5 +1,7 @@
 """The contract of a fixed point, checked for every method that is listed, against enumeration."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from _exact import Exact
@@ -158,6 +160,18 @@ def test_log_partition_is_stationary_at_a_solution(name, shape):
     size = 1e-4
     moved = map_rows(lambda leaf: leaf + size * generator.choice([-1, 1], leaf.shape), state)
     assert abs(method.log_partition(machine, moved)[0] - value) < 50 * size**2
+
+
+@few_cases
+@pytest.mark.parametrize("scale", [0.5, 2.0])
+def test_the_scale_of_a_machine_is_a_factor_of_its_weights(name, shape, scale):
+    method, machine = FIXED_POINTS[name], make(shape, 5, 0.1, scale=scale)
+    same = with_strength(replace(machine, scale=1.0), scale)
+    one, other = (fixed_point(method, each) for each in (machine, same))
+    for a, b in zip(one.means, other.means, strict=True):
+        assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+    values = method.log_partition(machine, one), method.log_partition(same, other)
+    assert_allclose(*values, rtol=1e-11)
 
 
 @few_cases
