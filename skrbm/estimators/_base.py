@@ -204,6 +204,7 @@ class BaseRBM(DensityModel):
             seed=seed_sequence(self._evaluation_seed),
             is_density=labels is None or labels.part < 0.5,
             has_rate=not is_automatic(self),
+            settings=self.get_params(deep=False),
             every_epoch=ranks().any(self._measures_epochs),
         )
 

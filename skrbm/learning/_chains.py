@@ -84,12 +84,15 @@ class ChainPhase(ModelPhase):
 
     start = "persistent"
     samples_model = True
-    remedy = "; let chains start by 'weighted'"
     divergence = None  # most of a step, in nats; None for that of any phase
 
     @property
     def n_states(self):
         return self.sampler.n_chains
+
+    @property
+    def remedies(self):
+        return {"inference": f"inference={type(self.sampler).__name__}(start='weighted')"}
 
     @property
     def kind(self):

@@ -43,7 +43,10 @@ class CountedPhase(ChainPhase):
     """Persistent chains of :class:`~skrbm.units.Multinomial` rows, which exchange hidden values."""
 
     one_hidden_layer = True
-    remedy = "; use more epochs or hidden units, or inference=Gibbs(n_steps=5)"
+
+    @property
+    def remedies(self):
+        return {"n_components": "more hidden units", "inference": "inference=Gibbs(n_steps=5)"}
 
     def _first(self, machine, rng, n):
         rows, _ = super()._first(machine, rng, n)
@@ -73,7 +76,9 @@ class CountedPhase(ChainPhase):
 class CountedDataPhase(DataPhase):
     """Chains of counts that start at the rows of the batch."""
 
-    remedy = "; let chains be persistent, inference='gibbs'"
+    @property
+    def remedies(self):
+        return {"inference": "inference='gibbs'"}
 
 
 def _hidden_given(machine, field, lengths, rng):

@@ -65,6 +65,8 @@ class LikelihoodMonitor(Monitor):
         of independent units in the end.
     has_rate : bool, default=False
         Whether the learning rate is a number that the user has chosen.
+    settings : collection of str, default=()
+        The parameters of the estimator, which warnings may name.
     every_epoch : bool, default=True
         Whether the likelihood is measured after each epoch; if not, once at the end of a fit, where
         that costs a tenth of the fit at most.
@@ -83,12 +85,14 @@ class LikelihoodMonitor(Monitor):
         seed,
         is_density=True,
         has_rate=False,
+        settings=(),
         every_epoch=True,
     ):
         super().__init__(1 if stopping is None else stopping.patience)
         self.density, self.phase, self.rows, self.validation = density, phase, rows, validation
         self.margin = 0.0 if stopping is None else stopping.tol
         self.is_density, self.has_rate, self.every_epoch = is_density, has_rate, every_epoch
+        self.settings = settings
         self.n_rows = float(rows.counts[train].sum())  # of this rank
         self.seed, chains = seed, np.random.SeedSequence(seed.generate_state(4).tolist())
         self.train, self.weights = self._some_by_weight(train, np.random.default_rng(chains))
@@ -257,23 +261,27 @@ class LikelihoodMonitor(Monitor):
             variance = np.average((loss - mean) ** 2, weights=weights)
             error = math.hypot(log_z.std, (variance / weights.sum()) ** 0.5)
             if mean > max(_SURE * error, _LOSS):
-                remedy = self.phase().remedy
-                if self.has_rate:
-                    remedy = "; lower learning_rate, or scale X"
-                    if self._is_of_counts(density):
-                        remedy = "; lower learning_rate, or set it to 'auto'"
                 return (
                     f"The log-likelihood of training rows, {likelihood:.4g}, is below that of "
-                    f"independent columns, {np.average(independent, weights=weights):.4g}{remedy}."
+                    f"independent columns, {np.average(independent, weights=weights):.4g}; use "
+                    f"{self._remedies(machine)}."
                 ), likelihood
         found = None if self.has_rate else self._mismatch(machine, state)
         if found is None:
             return None, likelihood
         return (
             "Learning has not converged, or chains have not mixed: means and correlations of the "
-            f"model are {found:.2g} standard deviations away from those of the data"
-            f"{self.phase().remedy}."
+            f"model are {found:.2g} standard deviations away from those of the data; use "
+            f"{self._remedies(machine)}."
         ), likelihood
+
+    def _remedies(self, machine):
+        """Return what may help, with more epochs first."""
+        others = [text for name, text in self.phase().remedies.items() if name in self.settings]
+        if self.has_rate:
+            others = ["a lower learning_rate"]
+            others += ["scaled columns"] * (machine.units[0].reach == math.inf)
+        return " or ".join([", ".join(["more epochs (n_iter)", *others[:-1]]), *others[-1:]])
 
     def _compared(self, density):
         """Return which rows are compared with independent units, and log Z."""

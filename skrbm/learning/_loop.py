@@ -124,11 +124,15 @@ def recorder(history, verbose=None):
 
     With ``adds=False`` it writes into the last row. NaN stands where a quantity was not measured.
     ``left`` is the number of epochs to come, None if it is not known. ``verbose`` is the name under
-    which about 40 rows of a fit are printed, with what was measured last; None for no print.
+    which about 40 rows of a fit are printed, with what was measured last, and each ``note``; None
+    for no print.
     """
     seconds, last = [], {}
 
-    def record(row, adds=True, left=None):
+    def record(row, adds=True, left=None, note=None):
+        if verbose and note:
+            print(f"[{verbose}] {note}", flush=True)
+            return
         if verbose:  # before the row is there: an interruption leaves all of it or none
             seconds.extend([row["time"]] if adds else [])
             last.update({k: v for k, v in row.items() if k not in _NOT_PRINTED and isfinite(v)})
@@ -178,7 +182,7 @@ class Trainer:
         ``attributes(machine, state)`` returns the fitted attributes that a callback may ask for.
     record : callable
         ``record(row, left=n)`` takes the numbers of an epoch, a dict, before n other ones;
-        ``record(row, adds=False)`` more numbers of the last one.
+        ``record(row, adds=False)`` more numbers of the last one, or a ``note`` to print.
     n_iter : int or None, default=1
         Number of epochs; None is until the monitor says stop.
     rate : callable, default=None
@@ -219,7 +223,7 @@ class Trainer:
 
     def run(self, training):
         """Train the machine of a :class:`Training`."""
-        epoch = 0
+        epoch = best = 0
         if self.progress is not None:
             training.rng, epoch = self.progress.training.rng, self.progress.n_epochs
             self.monitor.set_state(self.progress.monitor)
@@ -247,6 +251,8 @@ class Trainer:
                     kept = found
                     stop = self.monitor.stop()
                     self.monitor.keep(*kept)
+                    if self.monitor.kept is not None and self.monitor.kept[0] is kept[0]:
+                        best = training.n_epochs
                     shown = self._shown(kept, training, epoch, stop)
                     ends = task.call_on_fit_task_end(**self.data, reconstruction_attributes=shown)
                     if ranks().any(ends):
@@ -270,6 +276,10 @@ class Trainer:
                 except KeyboardInterrupt:  # nothing is lost if it comes here
                     self._end(training, chosen)
                     raise
+        if self.ended in ("stopped", "callback"):
+            is_last = chosen[0] is kept[0]
+            note = self._of_early_end(training.n_epochs, training.n_epochs if is_last else best)
+            self.record({}, adds=False, note=note)
         late = self.monitor.conclude(*chosen)
         if late:
             self.record(late, adds=False)
@@ -277,6 +287,15 @@ class Trainer:
         if self.own is not None:
             shown["_checkpoint"] = lambda: (self.data["estimator"], Progress(own=self.own()))
         self.context.call_on_fit_task_end(**self.data, reconstruction_attributes=lambda: shown)
+
+    def _of_early_end(self, n_epochs, published):
+        """Return why a fit has ended before its last epoch, and which parameters it has."""
+        if self.ended == "callback":
+            return f"stopped by a callback after epoch {n_epochs}"
+        return (
+            f"stopped early after epoch {n_epochs}, since validation rows showed no improvement; "
+            f"the parameters are those of epoch {published}"
+        )
 
     def _is_before_end(self, epoch):
         return self.n_iter is None or epoch < self.n_iter

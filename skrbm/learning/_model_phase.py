@@ -20,14 +20,18 @@ class ModelPhase:
         Whether it is for machines with one hidden layer only.
     samples_model : bool
         Whether rows of the moments of the model are samples of it.
-    remedy : str
-        What a user can do where the model does not match the data, as the end of a sentence.
+    remedies : dict
+        What a user can do, beside more epochs, where the model does not match the data: noun
+        phrases by the parameter of an estimator that they are about.
     """
 
     n_states = None
     for_ranks = True
     one_hidden_layer = samples_model = False
-    remedy = "; use more hidden units or epochs"
+
+    @property
+    def remedies(self):
+        return {"n_components": "more hidden units"}
 
     @property
     def kind(self):

@@ -46,8 +46,11 @@ class TemperedPhase(ChainPhase):
     start = "tempered"
     for_ranks = False  # rungs are made of machines that all chains have come to together
     one_hidden_layer = True  # or there is no formula for the free energies that exchanges need
-    remedy = "; use more chains or hidden units"
     divergence = 0.1  # nats, of a step after which samples of the last rung are still exchanged
+
+    @property
+    def remedies(self):
+        return {"inference": "more chains", "n_components": "more hidden units"}
 
     def _first(self, machine, rng, n):
         """Return rows of the last rung of a ladder that is found by annealing, and the state."""

@@ -39,8 +39,12 @@ class WeightedPhase(ChainPhase):
     start = "weighted"
     for_ranks = False  # resampling is among all chains
     one_hidden_layer = True  # or there is no formula for the free energies behind the weights
-    remedy = "; use more chains, or let them start by 'tempered'"
     divergence = 0.1  # nats, of a step that importance weights can follow
+
+    @property
+    def remedies(self):
+        sampler = type(self.sampler).__name__
+        return {"inference": f"more chains, such as inference={sampler}(start='tempered')"}
 
     @property
     def n_states(self):

@@ -179,3 +179,13 @@ def test_a_fit_prints_some_of_its_rows(n, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert min(n, 20) <= len(lines) <= 42
     assert lines[-1] == f"[fit] epoch {n} of {n}: error {n / 8:.4g}"
+
+
+def test_a_fit_that_stops_early_says_which_parameters_it_has(capsys):
+    """The second of four values is the best, and two bad ones end the fit."""
+    published, monitor = [], Scripted([1.0, 2.0, 1.5, 1.5, 9.0])
+    trainer(Adding(), published, n_iter=5, verbose="fit", monitor=monitor).run(start())
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert "after epoch 4" in last and last.endswith(f"epoch {published[0][0]:.0f}")
+    trainer(Adding(), published, verbose="fit", context=Task(stop_after=3)).run(start())
+    assert "callback after epoch 3" in capsys.readouterr().out.splitlines()[-1]

@@ -297,7 +297,9 @@ class FrankWolfeRBM(DensityModel):
         criterion = early_stopping if growth.held_out is not None else False
         monitor = GrowthMonitor(criterion, growth, max_units, stopping.patience, margin)
 
-        def record(row, left=None):
+        def record(row, adds=True, left=None, note=None):
+            if note is not None:  # the reason of the last row tells why growth ends
+                return
             path.rows.append(row)
             path.machines.append(growth.mixture)
             if self.verbose:
