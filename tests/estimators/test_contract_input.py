@@ -66,6 +66,14 @@ def test_bad_data(Estimator):
                     getattr(estimator, method)(X, *y)
 
 
+@pytest.mark.parametrize("Estimator", with_parameters("init"))
+def test_parameters_to_start_with_are_of_as_many_columns(Estimator):
+    first = learn(small(Estimator), binary_data())
+    for n_features in (7, 9):
+        with pytest.raises(ValueError, match=r"init has 8|init does not fit"):
+            learn(small(Estimator, init=first), binary_data(n_features=n_features))
+
+
 @every
 def test_bad_data_of_a_fitted_estimator(Estimator):
     estimator = read_only(Estimator)
