@@ -45,37 +45,51 @@ def natural_difference(machine, data, model, metric, parameters, damping):
     return rows.weighed(*rows.natural(damping))
 
 
-def natural_difference_given(given, X, difference, damping):
+def natural_difference_given(given, X, data, model, damping):
     """Return moments whose gradient is the natural gradient of p(v | x).
 
     The metric is the covariance, over the rows of data, of the gradients of single rows: of the
-    statistics of a row less those expected given its features.
+    statistics of a row less those expected given its features. What equations add to the products
+    of rows is not known by row, and counts in the gradient alone.
 
     Parameters
     ----------
     given : Machine
         With fields for each row.
     X : array of shape (n_rows, n_features)
-    difference : Moments
-        Those of the data minus those of the machine, whose blocks have a row for each row of X.
+    data, model : Moments
+        Those of the data, and of the machine, whose blocks have a row for each row of X.
     damping : float
+        Multiple of the identity that is added to the metric, in units of its trace, or of the
+        variance of the statistics of rows of data if it is larger, over the number of rows. The
+        former vanishes faster than the gradient where all rows become certain given X.
     """
-    xp, n = namespace(X), X.shape[0]
-    blocks = [(block, n * _per_row(block)) for block in difference.blocks]
-    features, K = 1.0 + X @ X.T, 0.0
-    for a, left in blocks:
-        for b, right in blocks:
-            V, H = (a.means[l] @ b.means[l].T for l in (0, 1))
-            K = K + (V * H + (V + H) * features) * left[:, None] * right
-    K = cast(K, xp.float64) / n
-    shift = damping * xp.sum(xp.linalg.diagonal(K)) / n + 1e-30
-    ones = xp.ones_like(K[:, 0])
-    eye = xp.eye(n, **like(K))
-    taken = solve_positive(K + shift * (1 + _JITTER) * eye, K @ ones)
+    xp, n, difference = namespace(X), X.shape[0], data - model
+    features, rows = 1.0 + X @ X.T, [block._replace(pair=None) for block in difference.blocks]
+    parts = [(block, n * _per_row(block)) for block in rows]
+
+    def products(a, b):
+        V, H = (a.means[l] @ b.means[l].T for l in (0, 1))
+        return V * H + (V + H) * features
+
+    K = sum(products(a, b) * left[:, None] * right for a, left in parts for b, right in parts)
+    K, T = cast(K, xp.float64) / n, cast(products(data.blocks[0], data.blocks[0]), xp.float64)
+    spread = (xp.sum(xp.linalg.diagonal(T)) - xp.sum(T) / n) / n
+    shift = damping * xp.maximum(xp.sum(xp.linalg.diagonal(K)), spread) / n + 1e-30
+    ones, matrices = xp.ones_like(K[:, 0]), ()
+    slopes = K @ ones
+    if given.weights[0].shape[0] and not _has_rows(difference):
+        zeros = xp.zeros_like(given.weights[0])
+        rest = difference.add_pair(given, 0, zeros, 1.0)
+        rest = rest - Moments(tuple(rows)).add_pair(given, 0, xp.zeros_like(zeros), 1.0)
+        for block, left in parts:
+            along = left * xp.sum((block.means[1] @ rest) * block.means[0], axis=1)
+            slopes = slopes + cast(along, K.dtype)
+        matrices = ((0, rest * cast(1 / shift, rest.dtype)),)
+    taken = solve_positive(K + shift * (1 + _JITTER) * xp.eye(n, **like(K)), slopes)
     weights = cast((ones - taken) / shift, X.dtype)
-    return Moments(
-        tuple(block._replace(weight=_per_row(block) * weights) for block in difference.blocks)
-    )
+    blocks = tuple(block._replace(weight=_per_row(block) * weights) for block in rows)
+    return Moments(blocks, matrices)
 
 
 def _has_rows(moments):
@@ -219,4 +233,4 @@ def _per_row(block):
     if is_per_row(block.weight):
         return block.weight
     H = block.means[1]  # visible rows may be sparse
-    return namespace(H).zeros_like(H[:, 0]) + block.weight
+    return namespace(H).zeros((H.shape[0],), **like(H)) + block.weight

@@ -401,7 +401,7 @@ class NaturalGradient(Penalised):
         return natural_difference(machine, data, model, metric, parameters, self.damping)
 
     def difference_given(self, given, X, data, model):
-        return natural_difference_given(given, X, data - model, self.damping)
+        return natural_difference_given(given, X, data, model, self.damping)
 
     init, update = SGD.init, SGD.update
 

@@ -16,6 +16,7 @@ from _estimators import (
 )
 from _fractional import all_rows
 from numpy.testing import assert_allclose
+from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
@@ -106,26 +107,27 @@ def test_an_automatic_penalty_depends_on_the_rows_and_the_columns(Estimator, kin
 
 PATTERNS = np.repeat(all_rows(3), 8, axis=0)
 DOCUMENTS = np.kron(PATTERNS[:, :1] == [0, 1], [[3.0, 3.0, 3.0]])
-# Data that an estimator is given, and log-likelihoods per row in nats: of columns or words that are
+COPIES = np.hstack([PATTERNS, PATTERNS])
+# An estimator, its data, and log-likelihoods per row in nats: of columns or words that are
 # independent of one another, and of the law that the data have.
 LEARNABLE = {
-    RBM: ((np.hstack([PATTERNS] * 2),), -6 * np.log(2), -3 * np.log(2)),
-    TAPRBM: ((np.hstack([PATTERNS] * 2),), -6 * np.log(2), -3 * np.log(2)),
-    ConditionalRBM: ((PATTERNS, PATTERNS), -3 * np.log(2), 0.0),
-    ReplicatedSoftmaxRBM: ((DOCUMENTS,), -9 * np.log(6), -9 * np.log(3) - np.log(2)),
+    "chains": (RBM(6), (COPIES,), -6 * np.log(2), -3 * np.log(2)),
+    "equations": (TAPRBM(6), (COPIES,), -6 * np.log(2), -3 * np.log(2)),
+    "conditional": (ConditionalRBM(6), (PATTERNS, PATTERNS), -3 * np.log(2), 0.0),
+    "no hidden unit": (ConditionalRBM(0), (PATTERNS, PATTERNS), -3 * np.log(2), 0.0),
+    "words": (ReplicatedSoftmaxRBM(6), (DOCUMENTS,), -9 * np.log(6), -9 * np.log(3) - np.log(2)),
 }
 
 
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))
-@pytest.mark.parametrize("Estimator", LEARNABLE)
-def test_steps_of_automatic_length_learn(Estimator, name):
+@pytest.mark.parametrize("estimator, data, independent, truth", LEARNABLE.values(), ids=LEARNABLE)
+def test_steps_of_automatic_length_learn(estimator, data, independent, truth, name):
     """At least a quarter of what there is to learn; steps of a length near 0 learn none of it."""
-    data, independent, truth = LEARNABLE[Estimator]
-    params = {"n_iter": 30, "batch_size": 16, "learning_rate": "auto", "optimizer": name}
-    if Estimator is ConditionalRBM:
-        params |= {"n_iter": 20, "batch_size": 64, "early_stopping": False}
-    learner = Estimator(6, random_state=0, **params).fit(*data)
-    gain = np.mean(learner.score_samples(*data)) - independent
+    learner = clone(estimator).set_params(learning_rate="auto", optimizer=name, random_state=0)
+    learner.set_params(n_iter=30, batch_size=16)
+    if "early_stopping" in learner.get_params():
+        learner.set_params(early_stopping=False)
+    gain = np.mean(learner.fit(*data).score_samples(*data)) - independent
     assert gain > 0.25 * (truth - independent)
 
 

@@ -131,16 +131,29 @@ def test_equal_rows_have_a_direction(dtype):
     assert -1.0 < rbm.score(X) <= 0.0
 
 
-def test_the_metric_of_a_machine_that_is_given_features():
-    """The mean square of the gradients of single rows, by W, A, B, b and c."""
+@pytest.mark.parametrize("size", [0.01, 1.0])
+@pytest.mark.parametrize("equations", ["none", "matrix", "pair"])
+def test_the_metric_of_a_machine_that_is_given_features(equations, size):
+    """The mean square of the gradients of single rows, by W, A, B, b and c.
+
+    Model rows are near those of the data or not, so that the damping is by the statistics of the
+    latter or by the trace. What equations add is part of the gradient, and not of the metric.
+    """
     generator = np.random.default_rng(2)
     shapes = (3, 4), (4, 2), (3, 2), (4,), (3,)
     parts = [0.5 * generator.standard_normal(shape) for shape in shapes]
     machine = ConditionalMachine((Bernoulli(), Bernoulli()), *parts)
     X, n = generator.standard_normal((9, 2)), 9
-    V, other = (generator.integers(2, size=(n, 4)).astype(float) for _ in range(2))
+    V, noise = (generator.integers(2, size=(n, 4)).astype(float) for _ in range(2))
+    other = V + size * (noise - V)
     given = machine.given(X)
-    difference = data_moments(given, V) - data_moments(given, other)
+    data, rows = data_moments(given, V), data_moments(given, other)
+    pair = tuple(generator.standard_normal((n, m)) for m in (4, 3))
+    model = {
+        "none": rows,
+        "matrix": Moments(rows.blocks, ((0, generator.standard_normal((3, 4))),)),
+        "pair": Moments((rows.blocks[0]._replace(pair=pair),)),
+    }[equations]
 
     def row(r):
         one = machine.given(X[r : r + 1])
@@ -151,9 +164,15 @@ def test_the_metric_of_a_machine_that_is_given_features():
         arrays = ConditionalGradient(moments, given, X).arrays(machine.leaves)
         return np.concatenate([part.ravel() for part in arrays])
 
+    def statistics(r):
+        return flat(data_moments(machine.given(X[r : r + 1]), V[r : r + 1]), given, X[r : r + 1])
+
     T = np.array([row(r) for r in range(n)])
     F = T.T @ T / n
-    shift = DAMPING * np.trace(F) / n
-    expected = np.linalg.solve(F + shift * np.eye(len(F)), T.mean(axis=0))
-    found = natural_difference_given(given, X, difference, DAMPING)
+    spread = np.array([statistics(r) for r in range(n)]).var(axis=0).sum()
+    assert (np.trace(F) > spread) == (size == 1.0)
+    shift = DAMPING * max(np.trace(F), spread) / n
+    gradient = flat(data - model, given, X)
+    expected = np.linalg.solve(F + shift * np.eye(len(F)), gradient)
+    found = natural_difference_given(given, X, data, model, DAMPING)
     assert_allclose(flat(found, given, X), expected, rtol=1e-6, atol=1e-9)
