@@ -181,7 +181,7 @@ def compare(task, seeds):
                 progress([seed, name, *numbers])
                 found.setdefault(name, []).append(numbers)
     for name, numbers in found.items():
-        mean, std = np.mean(numbers, axis=0), np.std(numbers, axis=0)
+        mean, std = np.mean(numbers, axis=0), np.std(numbers, axis=0, ddof=1)
         rows.append([name, *(f"{m:.2f}" for m in mean[:2]), f"{mean[2]:.4f} ± {std[2]:.4f}"])
     table(["model", "fit (s)", "prediction (s)", SCORES[task]], rows)
 

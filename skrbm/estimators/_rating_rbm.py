@@ -34,7 +34,7 @@ from ._training import is_automatic, keeps_features, seeds_of_fit, trainer_of
 _BLOCK_ROWS = 1024  # of users that are scored together
 # Penalty over the share of users who rate an item: weights of ratings that are spread evenly over
 # the items stay at 0 from 0.4 on, and the best penalty is from 0.15 to 0.3.
-_MOST_PENALTY = 0.25
+_MOST_PENALTY = 0.2
 
 
 @shares_parameters
@@ -55,12 +55,12 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     Parameters
     ----------
-    n_components : int, default=50
+    n_components : int, default=100
         Number of binary hidden units.
     optimizer : {"sgd", "adam"} or object, default="sgd"
         Gradient ascent or Adam; or an object that sets the penalty on the weights, the schedule of
         the learning rate and more, such as ``SGD(alpha=0.03)`` (:class:`~skrbm.learning.SGD`).
-        "auto" alpha is at most a quarter of the share of the other users who rate an item, on
+        "auto" alpha is at most a fifth of the share of the other users who rate an item, on
         average over ratings.
     {learning_rate = "auto"}
     {batch_size = 100}
@@ -121,7 +121,7 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     def __init__(
         self,
-        n_components=50,
+        n_components=100,
         *,
         optimizer="sgd",
         learning_rate="auto",
