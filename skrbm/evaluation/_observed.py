@@ -15,6 +15,7 @@ from ..arrays import (
     CommonRng,
     cast,
     from_numpy,
+    like,
     log_sum_exp,
     make_rng,
     namespace,
@@ -70,8 +71,10 @@ def replaced(values, index, others):
 def most_units(machine, n_draws):
     """Return how many binary hidden units are summed in the time of some sweeps of one row."""
     n_visible, n_hidden = machine.n_units[:2]
-    sweeps = _DRAW * n_draws * n_visible * n_hidden
-    return min(MAX_UNITS, math.log2(max(1.0, sweeps / (n_visible + n_hidden))))
+    draw, state = n_visible * n_hidden, n_visible + n_hidden
+    if machine.units[0].is_joint:  # a product with a matrix more, and a quadratic form instead
+        draw, state = draw + n_visible**2, n_hidden * (n_hidden + 1) / 2
+    return min(MAX_UNITS, math.log2(max(1.0, _DRAW * n_draws * draw / state)))
 
 
 def exact_sums(machine, X, observed, max_units=MAX_UNITS, layer=None):
@@ -133,19 +136,20 @@ def _by_hidden(machine, own, field, known, observed, layer):
     """Yield log weights of all hidden values in each row, and the means of a layer given these."""
     xp, (unit, hidden) = namespace(own), machine.units
     free = None if unit.is_joint else cast(~by_site(unit, observed), machine.dtype)
-    given = held(unit, known, observed) if unit.is_joint else None
+    if unit.is_joint:
+        weights = input_field(machine, 0, (None, xp.eye(machine.n_units[1], **like(field))))
+        integrals = held(unit, known, observed).log_partitions(machine.thetas[0], weights)
     n, n_hidden = hidden.n_configurations(machine.n_units[1]), machine.n_units[1]
     size = max(1, _ELEMENTS // max(own.shape[0], *machine.n_units))
     for start in range(0, n, size):
         numbers = np.arange(start, min(start + size, n))
         h = from_numpy(hidden.configurations(n_hidden, numbers), own)
         shared = hidden.log_weight(machine.thetas[1], h)
-        if given is None:
+        if not unit.is_joint:
             local = unit.log_partition(conditional(machine, 0, (None, h)))
             total = field @ h.T + free @ xp.permute_dims(local, (1, 0))
         else:
-            fields = input_field(machine, 0, (None, h))
-            total = field @ h.T + given.log_partitions(machine.thetas[0], fields)
+            total = field @ h.T + integrals(h)
         values = unit.mean(conditional(machine, 0, (None, h))) if layer == 0 else h
         yield total + shared[None, :] + own[:, None], values
 

@@ -4,9 +4,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from ..arrays import (
     cast,
@@ -15,11 +13,14 @@ from ..arrays import (
     like,
     matmul,
     namespace,
+    row_blocks,
     row_sums,
     take_rows,
-    to_numpy,
 )
 from ..units import ColumnUnits, Unit
+from ._patterns import Patterns
+
+_ELEMENTS = 2**16  # of the products of columns that are computed together
 
 
 def _own(name):
@@ -109,13 +110,18 @@ class Held(Unit):
         own, observed = (by_site(self.unit, part) for part in (own, observed))
         return namespace(free).where(observed, own, free)
 
-    def log_partitions(self, theta, fields):
-        """Return log Z of the missing units of each row in each field, (n_rows, n_fields).
+    def log_partitions(self, theta, weights):
+        """Return a function of values that returns log Z of the missing units of each row.
 
-        ``fields`` has the shape (n_fields, n_units), and all rows share ``theta``.
+        It has the shape (n_rows, n_values), for each of the fields ``values @ weights`` beside
+        ``theta``, which all rows share.
         """
-        local = self.unit.log_partition(self.unit.tilt(theta, fields))
-        return matmul(cast(~by_site(self.unit, self.observed), local.dtype), local.T)
+
+        def function(values):
+            local = self.unit.log_partition(self.unit.tilt(theta, matmul(values, weights)))
+            return matmul(cast(~by_site(self.unit, self.observed), local.dtype), local.T)
+
+        return function
 
     def mean(self, theta):
         return self._where(self.known, self.unit.mean(theta))
@@ -136,120 +142,174 @@ class Held(Unit):
         return self._where(self.known, self.unit.sample(theta, rng))
 
 
+class _Given(NamedTuple):
+    """What the parameters are for :class:`HeldJoint`, in float64.
+
+    P is the precision matrix, R' R its inverse C, and ``factors`` are those of :class:`Patterns`.
+    """
+
+    P: Any
+    R: Any
+    C: Any
+    factors: list
+
+
 @dataclass(frozen=True, eq=False)
 class HeldJoint(Held):
     """Units with a precision matrix of which each row has some at known values.
 
-    Those that are missing are normal given the others. Rows with the same missing columns share a
-    factor: R' R is their covariance matrix, with zeros in the columns that are known.
+    The missing columns m are normal given the known ones k. With the precision matrix P and the
+    covariance matrix C = P^-1, their mean and covariance are
+
+        P_mm^-1 (field_m - P_mk x_k)             and  P_mm^-1, or
+        mean_m + C_mk C_kk^-1 (x_k - mean_k)     and  C_mm - C_mk C_kk^-1 C_km,
+
+    of which the first is used in rows where fewer columns are missing, and the second where fewer
+    are known. All is in float64, as C has rounding errors times the condition number of P.
     """
 
     total_statistics = _as_unit("total_statistics")
 
     @cached_property
-    def _zeros(self):
-        """The known values, with zeros for those that are missing."""
-        return namespace(self.known).where(self.observed, self.known, 0 * self.known)
+    def _patterns(self):
+        return Patterns(self.observed)
 
     @cached_property
-    def _patterns(self):
-        """Which columns are missing in each group of rows; the order of rows; where groups end.
+    def _zeros(self):
+        """The known values, with zeros for those that are missing, float64."""
+        xp = namespace(self.known)
+        known = cast(self.known, xp.float64)
+        return xp.where(self.observed, known, xp.zeros_like(known))
 
-        ``order`` brings rows of a group side by side, and ``back`` undoes it.
-        """
-        observed = to_numpy(self.observed)
-        patterns, group = np.unique(observed, axis=0, return_inverse=True)
-        group = group.ravel()
-        order = np.argsort(group, kind="stable")
-        ends = np.cumsum(np.bincount(group, minlength=len(patterns)))
-        order, back = (from_numpy(index, self.known) for index in (order, np.argsort(order)))
-        return ~patterns, order, back, ends
+    @cached_property
+    def _missing(self):
+        """Ones where values are missing, and zeros elsewhere, float64."""
+        return cast(~self.observed, namespace(self.known).float64)
 
-    def _factors(self, theta):
-        """Return R of each group, an array of shape (n_groups, n, n)."""
+    def _given(self, theta):
+        """Return the matrices of ``theta``, and its field, (n_rows, n) in float64."""
         joint, found = self.__dict__.get("_found", (None, None))
         if joint is not theta.joint:
             joint = theta.joint
-            missing = cast(from_numpy(self._patterns[0], joint), joint.dtype)
-            both = missing[:, :, None] * missing[:, None, :]
-            one = namespace(joint).eye(joint.shape[0], **like(joint))
-            found = inverse_factor(both * joint + one * (1 - missing)[:, :, None]) * both
+            P = cast(joint, namespace(joint).float64)
+            R = inverse_factor(P)
+            C = R.T @ R
+            found = _Given(P, R, C, self._patterns.factors(P, C))
             self.__dict__["_found"] = joint, found
-        return found
+        return found, cast(theta.field, found.P.dtype) + 0 * self._zeros
 
-    def _each(self, theta, function, *arrays):
-        """Return ``function(R, *rows)`` of each group of rows, in the order of the rows."""
-        _, order, back, ends = self._patterns
-        factors, xp = self._factors(theta), namespace(self.known)
-        if len(ends) == 1:
-            return function(factors[0, ...], *arrays)
-        arrays, parts, start = [xp.take(x, order, axis=0) for x in arrays], [], 0
-        for k, end in enumerate(ends.tolist()):
-            parts.append(function(factors[k, ...], *(x[start:end, ...] for x in arrays)))
-            start = end
-        return xp.take(xp.concat(parts, axis=0), back, axis=0)
+    def _solved(self, theta, noise=None):
+        """Return y, zero but in the fewer columns, and the mean x of the missing columns.
 
-    def _field(self, theta):
-        """Return the field on the missing columns given the known ones, (n_rows, n)."""
-        field = theta.field - matmul(self._zeros, theta.joint)
-        return namespace(field).where(self.observed, 0 * field, field)
+        x is y or C (field + y). With standard normal ``noise``, of shape (n_rows, n), it is a draw:
+        where fewer columns are known, one of all columns that moves with these to their values.
+        """
+        (P, R, C, factors), field = self._given(theta)
+        z, either = self._zeros, self._patterns.either
+        noise = 0 * z if noise is None else cast(noise, z.dtype)
+        start = either(lambda: matmul(matmul(field, R.T) + noise, R), lambda: 0 * z)
+        rest = either(lambda: z - start, lambda: field - matmul(z, P))
+        more = either(lambda: 0 * z, lambda: noise)
+
+        def solve(R, rest, noise):
+            return (rest @ R.mT + noise) @ R
+
+        y = self._patterns.apply(factors, solve, rest, more)
+        return y, either(lambda: start + matmul(y, C), lambda: y)
+
+    def _log_weight(self, theta):
+        """Return the logarithm of the weight of the known values of each column, float64."""
+        given, field = self._given(theta)
+        return (field - 0.5 * matmul(self._zeros, given.P)) * self._zeros
 
     def log_partition(self, theta):
-        """Return numbers of each column whose sum is log Z of what is missing, and weight."""
-        field, x = self._field(theta), self._zeros
-        own = (theta.field - 0.5 * matmul(x, theta.joint)) * x
+        """Return numbers of each column whose sum is log Z of what is missing, and weight.
 
-        def free(R, field):
+        Where fewer columns are known, log Z is that of all times the density of the known. Numbers
+        are float64, as large ones may have a small sum.
+        """
+        (P, R, C, factors), field = self._given(theta)
+        xp, z, either = namespace(field), self._zeros, self._patterns.either
+        rest = either(lambda: z - matmul(field, C), lambda: field - matmul(z, P))
+        sign = either(lambda: 0 * z - 1, lambda: 0 * z + 1)
+
+        def whole():
             u = matmul(field, R.T)
-            return 0.5 * u * u + _log_norms(R)
+            return 0.5 * u * u + xp.log(xp.linalg.diagonal(R))
 
-        return own + self._each(theta, free, field)
+        def normal(R, rest, sign):
+            u = rest @ R.mT
+            return 0.5 * sign * u * u + xp.log(xp.linalg.diagonal(R))[:, None, :]
 
-    def log_partitions(self, theta, fields):
-        own = self._field(theta)
+        total = either(whole, lambda: self._log_weight(theta))
+        total = total + self._patterns.apply(factors, normal, rest, sign)
+        return total + 0.5 * math.log(2 * math.pi) * self._missing
 
-        def free(R, own):
-            u, v = matmul(own, R.T), matmul(fields, R.T)
-            squares = 0.5 * (row_sums(u * u)[:, None] + row_sums(v * v))
-            return matmul(u, v.T) + squares + namespace(R).sum(_log_norms(R))
+    def log_partitions(self, theta, weights):
+        (_, _, C, factors), field = self._given(theta)
+        weights = through = cast(weights, field.dtype)
+        if weights.shape[0] > weights.shape[1]:  # quadratic forms have the smaller size
+            through = namespace(weights).eye(weights.shape[1], **like(weights))
+        y, _ = self._solved(theta)
+        slopes = self._patterns.either(
+            lambda: matmul(field + y, (through @ C).T) - matmul(self._zeros, through.T),
+            lambda: matmul(y, through.T),
+        )
+        forms = self._patterns.forms(factors, C, through.T)
+        constants = row_sums(self.log_partition(theta) - self._log_weight(theta))[:, None]
 
-        return self._each(theta, free, own)
+        def function(values):
+            values = cast(values, field.dtype)
+            values = values if through is weights else matmul(values, weights)
+            squares = take_rows(_quadratic_forms(values, forms), self._patterns.of_rows)
+            return matmul(slopes, values.T) + squares + constants
+
+        return function
 
     def mean(self, theta):
-        mean = self._each(theta, lambda R, field: matmul(matmul(field, R.T), R), self._field(theta))
-        return self._where(self.known, mean)
+        return self._where(self.known, cast(self._solved(theta)[1], theta.field.dtype))
+
+    def _covariances(self, theta):
+        """Return the covariance matrix of each pattern, zero in known columns, float64."""
+        given, _ = self._given(theta)
+        one = namespace(given.P).eye(given.P.shape[0], **like(given.P))
+        found = self._patterns.forms(given.factors, given.C, one)
+        missing = cast(from_numpy(self._patterns.missing, found), found.dtype)
+        return found * missing[:, :, None] * missing[:, None, :]
 
     def mean_variance(self, theta):
-        mean = self.mean(theta)
-
-        def variance(R, rows):
-            return namespace(R).sum(R * R, axis=0) + 0 * rows
-
-        return mean, self._each(theta, variance, mean)
+        xp, P = namespace(theta.joint), self._given(theta)[0].P
+        variances = xp.linalg.diagonal(self._covariances(theta))
+        # None is smaller than that given all other columns, which rounding might make of it.
+        variances = xp.maximum(variances, 1 / xp.linalg.diagonal(P))
+        variances = self._missing * take_rows(variances, self._patterns.of_rows)
+        return self.mean(theta), cast(variances, theta.field.dtype)
 
     def moments(self, theta):
         return self.mean_variance(theta)
 
     def further(self, theta):
-        def second(R, rows):
-            return namespace(R).broadcast_to(-0.5 * (R.T @ R), (rows.shape[0], *R.shape))
-
-        return (self._each(theta, second, self.known),)
+        second = cast(-0.5 * self._covariances(theta), theta.field.dtype)
+        return (take_rows(second, self._patterns.of_rows),)
 
     def sample(self, theta, rng):
-        noise = rng.normal(self.known.shape)
-
-        def draw(R, field, noise):
-            return matmul(noise + matmul(field, R.T), R)
-
-        return self._where(self.known, self._each(theta, draw, self._field(theta), noise))
+        _, drawn = self._solved(theta, rng.normal(self.known.shape))
+        return self._where(self.known, cast(drawn, theta.field.dtype))
 
 
-def _log_norms(R):
-    """Return log Z of missing columns without a field, zeros for those that are known."""
-    xp, scales = namespace(R), namespace(R).linalg.diagonal(R)
-    logs = xp.log(xp.where(scales > 0, scales, xp.ones_like(scales)))
-    return logs + (0.5 * math.log(2 * math.pi)) * cast(scales > 0, R.dtype)
+def _quadratic_forms(values, matrices):
+    """Return x' A x / 2 of each symmetric matrix A and each row x of values, (n_matrices, n_rows).
+
+    The products x_i x_j of i <= j are computed once, for all matrices.
+    """
+    xp, n, found = namespace(values), values.shape[1], []
+    halved = xp.triu(matrices, k=1) + 0.5 * matrices * xp.eye(n, **like(values))
+    coefficients = xp.concat([halved[:, i, i:] for i in range(n)], axis=1)
+    for rows in row_blocks(values, max(1, _ELEMENTS // coefficients.shape[1])):
+        columns = xp.asarray(rows.T, copy=True)
+        products = [columns[i:, :] * columns[i, :] for i in range(n)]
+        found.append(matmul(coefficients, xp.concat(products, axis=0)))
+    return xp.concat(found, axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,9 +335,10 @@ class HeldColumns(ColumnUnits):
     def rows(self, index):
         return type(self)(self.parts, take_rows(self.known, index), take_rows(self.observed, index))
 
-    def log_partitions(self, theta, fields):
-        pairs = zip(self._thetas(theta), self._split(fields), strict=True)
-        return sum(unit.log_partitions(own, field) for (unit, own), field in pairs)
+    def log_partitions(self, theta, weights):
+        pairs = zip(self._thetas(theta), self._split(weights), strict=True)
+        parts = [unit.log_partitions(own, part) for (unit, own), part in pairs]
+        return lambda values: sum(part(values) for part in parts)
 
 
 def held(unit, known, observed):

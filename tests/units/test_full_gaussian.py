@@ -174,35 +174,79 @@ def held_rows():
     return machine, np.where(observed, X, 7.0), observed
 
 
-def test_held_units_have_conditional_normal_distributions():
-    machine, X, observed = held_rows()
-    h = np.array([1.0, 0.0, 1.0])
-    theta = conditional(machine, 0, (None, np.tile(h, (len(X), 1))))
-    unit = held(FULL, X, observed)
+def ill_conditioned(n=9, condition=1e6, seed=0):
+    V = np.linalg.qr(np.random.default_rng(seed).normal(size=(n, n)))[0]
+    P = (V * np.geomspace(condition**-0.5, condition**0.5, n)) @ V.T
+    return 0.5 * (P + P.T)
+
+
+def normal_given(P, field, x, observed):
+    """Return the mean, the covariance and the integral of the other columns, and own weight."""
+    m, o = ~observed, observed
+    C = np.linalg.inv(P[np.ix_(m, m)])
+    given = field[m] - P[np.ix_(m, o)] @ x[o]
+    integral = 0.5 * given @ C @ given + 0.5 * np.linalg.slogdet(2 * np.pi * C)[1]
+    return C @ given, C, integral, field[o] @ x[o] - 0.5 * x[o] @ P[np.ix_(o, o)] @ x[o]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("numbers", [range(10), [0, 0], [9, 9], [1, 3, 3], [7, 8, 8, 9]])
+def test_held_units_have_conditional_normal_distributions(dtype, numbers):
+    """With no, few, most and all columns missing, in one row or more."""
+    P, generator, n = (
+        ill_conditioned().astype(dtype).astype(np.float64),
+        np.random.default_rng(1),
+        9,
+    )
+    missing = [np.isin(np.arange(n), generator.permutation(n)[:number]) for number in numbers]
+    observed = ~np.repeat(missing, [1 + k % 3 for k in range(len(missing))], axis=0)
+    L = np.linalg.cholesky(P)
+    X = np.linalg.solve(L.T, generator.normal(size=(n, len(observed)))).T.astype(dtype)
+    fields = (generator.normal(size=X.shape) @ L.T).astype(dtype)
+    theta, unit = Theta(fields, joint=P.astype(dtype)), held(FULL, X, observed)
     mean, variance = unit.mean_variance(theta)
-    (second,) = unit.further(theta)
-    log_z, P = unit.log_partition(theta).sum(axis=1), machine.thetas[0].joint
-    for i, (x, o) in enumerate(zip(X, observed, strict=True)):
-        m, field = ~o, theta.field[i]
-        C = np.linalg.inv(P[np.ix_(m, m)])
-        given = field[m] - P[np.ix_(m, o)] @ x[o]
-        assert_allclose(mean[i, m], C @ given)
+    (second,), log_z = unit.further(theta), unit.log_partition(theta)
+    W, h = generator.normal(size=(2, n)) @ L.T, np.array([[0.0, 0.0], [1.0, 2.0], [-1.0, 1.0]])
+    shared = Theta(fields[0], joint=P)
+    found = unit.log_partitions(shared, W)(h)
+    many = unit.log_partitions(shared, np.concatenate([W, np.eye(n)]))
+    assert_allclose(many(np.concatenate([h, np.zeros((3, n))], axis=1)), found, rtol=1e-7)
+    tolerance = {np.float64: 1e-8, np.float32: 1e-4}[dtype]
+    for part in (mean, variance, second):
+        assert part.dtype == dtype
+    for i, (x, o) in enumerate(zip(X.astype(np.float64), observed, strict=True)):
+        m = ~o
+        expected, C, integral, weight = normal_given(P, fields[i], x, o)
+        deviations = np.sqrt(np.diag(C))
+        assert_allclose(mean[i, m] / deviations, expected / deviations, atol=tolerance)
+        assert_allclose(variance[i, m], np.diag(C), rtol=tolerance)
+        correlations = -2 * second[i][np.ix_(m, m)] / np.outer(deviations, deviations)
+        assert_allclose(correlations, C / np.outer(deviations, deviations), atol=tolerance)
         assert_allclose(mean[i, o], x[o])
-        assert_allclose(variance[i, m], np.diag(C))
-        assert not variance[i, o].any()
-        assert_allclose(second[i][np.ix_(m, m)], -0.5 * C)
-        own = field[o] @ x[o] - 0.5 * x[o] @ P[np.ix_(o, o)] @ x[o]
-        integral = 0.5 * given @ C @ given + 0.5 * np.linalg.slogdet(2 * np.pi * C)[1]
-        assert_allclose(log_z[i], own + integral)
-    fields = np.stack([theta.field[0], -theta.field[0]])
-    moved = unit.log_partitions(machine.thetas[0], fields - machine.thetas[0].field)
-    for k, field in enumerate(fields):
-        known = np.where(observed, X, 0)
-        same = unit.log_partition(Theta(field, joint=P)).sum(axis=1)
-        weight = known @ field - 0.5 * ((known @ P) * known).sum(axis=1)
-        assert_allclose(moved[:, k], same - weight, atol=1e-12)
-    part = clamped(machine, X, observed).rows(np.array([3, 0]))
-    assert_allclose(part.units[0].mean(theta.rows(np.array([3, 0]))), mean[[3, 0]])
+        assert not variance[i, o].any() and not second[i, o].any() and not second[i, :, o].any()
+        assert_allclose(log_z[i].sum(), weight + integral, rtol=1e-6, atol=1e-6)
+        for k, values in enumerate(h):
+            integral = normal_given(P, fields[0] + values @ W, x, o)[2]
+            assert_allclose(found[i, k], integral, rtol=1e-7, atol=1e-7)
+    part = clamped(Machine((FULL, Bernoulli()), (shared, Theta(np.zeros(2))), (W,)), X, observed)
+    rows = np.array([1, 0])
+    assert_allclose(part.rows(rows).units[0].mean(theta.rows(rows)), mean[rows])
+
+
+@pytest.mark.parametrize("known", [[], [2], [0, 1, 3]])
+def test_draws_of_held_units_have_conditional_moments(known):
+    """The z-values of at most 14 means and products: |z| > 6 has p < 1e-7."""
+    P, x, n = precision_matrix(), np.array([0.5, -1.0, 2.0, 1.0]), 20_000
+    observed, field = np.isin(np.arange(N), known), np.array([1.0, 0.0, -1.0, 2.0])
+    unit = held(FULL, np.tile(x, (n, 1)), np.tile(observed, (n, 1)))
+    X = unit.sample(Theta(np.tile(field, (n, 1)), joint=P), make_rng(0, P))
+    assert_allclose(X[:, observed], np.tile(x[observed], (n, 1)))
+    mean, C, *_ = normal_given(P, field, x, observed)
+    apart = np.linalg.solve(np.linalg.cholesky(C), (X[:, ~observed] - mean).T).T
+    z = apart.mean(axis=0) * n**0.5
+    i, j = np.triu_indices(len(mean))
+    products = apart[:, i] * apart[:, j] - (i == j)
+    assert np.abs([*z, *(products.mean(axis=0) * n**0.5 / products.std(axis=0))]).max() < 6
 
 
 def expected_moments(machine):
@@ -500,7 +544,15 @@ def test_other_libraries_compute_the_same(library):
         (log_partition(other), log_partition(machine)),
         (free_energy(other, Y), free_energy(machine, X)),
         (held(FULL, Y, seen).log_partition(theirs), held(FULL, X, observed).log_partition(own)),
-        (held(FULL, Y, seen).mean(theirs), held(FULL, X, observed).mean(own)),
+        *zip(
+            (*held(FULL, Y, seen).mean_variance(theirs), *held(FULL, Y, seen).further(theirs)),
+            (*held(FULL, X, observed).mean_variance(own), *held(FULL, X, observed).further(own)),
+            strict=True,
+        ),
+        (
+            held(FULL, Y, seen).log_partitions(theirs, other.weights[0])(xp.eye(M)),
+            held(FULL, X, observed).log_partitions(own, machine.weights[0])(np.eye(M)),
+        ),
         (FULL.initial_theta(Columns(Y)).joint, FULL.initial_theta(Columns(X)).joint),
         (FULL.base_theta(theirs, Columns(Y)).joint, FULL.base_theta(own, Columns(X)).joint),
         (
@@ -527,6 +579,8 @@ def test_other_libraries_compute_the_same(library):
         assert_allclose(to_numpy(found), expected, rtol=1e-9, atol=1e-12)
     drawn = FULL.sample(theirs.map_columns(lambda part: xp.stack([part] * 3)), make_rng(0, Y))
     assert drawn.shape == (3, N) and type(drawn) is type(Y)
+    drawn = held(FULL, Y, seen).sample(theirs, make_rng(0, Y))
+    assert_allclose(to_numpy(drawn)[observed], X[observed])
 
 
 # ------------------------------------------------------------------------- columns of other kinds
