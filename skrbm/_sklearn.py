@@ -5,6 +5,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import HasMethods, InvalidParameterError, Options
 from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils._param_validation import StrOptions as _StrOptions
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.stats import _weighted_percentile
 from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, _num_samples
 
@@ -120,6 +121,7 @@ __all__ = [
     "_check_feature_names_in",
     "_check_sample_weight",
     "_fit_context",
+    "_get_output_config",
     "_num_samples",
     "_safe_indexing",
     "_weighted_percentile",

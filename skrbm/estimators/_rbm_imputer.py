@@ -14,9 +14,10 @@ from .._sklearn import (
     HasMethods,
     _check_feature_names_in,
     _fit_context,
+    _get_output_config,
     _safe_indexing,
 )
-from ..inputs import is_frame
+from ..inputs import in_library, is_frame
 from ._shared import Estimator
 from ._training import keeps_features
 from ._wrapped import as_table, fit_density, observed_columns, rows_to_fit
@@ -161,7 +162,9 @@ class RBMImputer(TransformerMixin, Estimator):
         X : array or DataFrame of shape (n_samples, n_features_out)
             A DataFrame if ``fit`` had one, with indicators in the last columns.
         """
-        return self._completed(X)[0]
+        table = self._completed(X)[0]
+        # scikit-learn makes objects of the columns of the other library
+        return in_library(table, _get_output_config("transform", self)["dense"])
 
     def impute(self, X, n_draws=5):
         """Replace missing values by draws given the observed ones: multiple imputation.

@@ -34,8 +34,9 @@ class TabularRBM(BaseRBM):
         "binary" are booleans, or two values that are not floats; "categorical" are strings,
         objects and pandas or polars categories.
 
-        Whole numbers of a range of at most 20 are "discrete", with a weight for each value, if 50
-        rows or more are observed for each value and at most a third of the values is missing; else
+        Whole numbers of a range of at most 20 are "discrete", with a weight for each value, if at
+        most a third of the rows has none, and 50 rows or more are observed for each value, or 20
+        whose shares have a larger held-out likelihood than a beta-binomial distribution; else
         "rating", binomial from the smallest to the largest. Floats with missing values are integers
         here if they are whole with a range of at most 20.
 

@@ -20,6 +20,7 @@ from ._frames import (
     FrameOfNumbers,
     check_unmasked,
     columns_of,
+    in_library,
     is_frame,
     library_of,
     missing_values,

@@ -117,6 +117,18 @@ class FrameOfNumbers:
         return importlib.import_module(self.library).DataFrame(rows, **{key: self.names})
 
 
+def in_library(frame, library):
+    """Return a DataFrame of pandas or polars, or a frame of another library of the same columns."""
+    if library not in ("pandas", "polars") or library_of(frame) in (None, library):
+        return frame
+    names, columns = list(frame.columns), (column_of(frame, j) for j in range(frame.shape[1]))
+    if library == "pandas":
+        values = (np.asarray(column) for column in columns)
+    else:
+        names, values = map(str, names), (column.tolist() for column in columns)
+    return importlib.import_module(library).DataFrame(dict(zip(names, values, strict=True)))
+
+
 def frame_of(library, table, values):
     """Return a DataFrame of values with the names and dtypes of the columns of a table.
 

@@ -92,9 +92,9 @@ class NamedColumn:
 class NumberColumn:
     """Column of numbers, those of the training data between ``lower`` and ``upper``.
 
-    "rating" has a few whole numbers, "discrete" too, each with parameters of its own and with means
-    as numbers; "count" has whole numbers from 0 on, "positive" numbers from 0 on, and "bounded"
-    numbers within the range of the training data. A number that the unit does not have is encoded
+    "rating" has a few whole numbers, and so has a :class:`DiscreteColumn`; "count" has whole
+    numbers from 0 on, "positive" numbers from 0 on, and "bounded" numbers within the range of the
+    training data. A number that the unit does not have is encoded
     as the nearest one that it has, and all numbers of a column that is constant in training as its
     one. Counts and positive numbers beyond ``upper`` are encoded as those of a :class:`RealColumn`.
 
@@ -124,7 +124,7 @@ class NumberColumn:
 
     @property
     def is_bounded(self):
-        return self.kind in ("rating", "discrete", "bounded")
+        return self.is_site or self.kind in ("rating", "bounded")
 
     @property
     def _is_half_line(self):
@@ -132,11 +132,11 @@ class NumberColumn:
 
     @property
     def _is_whole(self):
-        return self.kind in ("rating", "discrete", "count")
+        return self.is_site or self.kind in ("rating", "count")
 
     @property
     def width(self):
-        return int(self.upper - self.lower) + 1 if self.is_site else 1
+        return 1
 
     @property
     def unit(self):
@@ -144,8 +144,6 @@ class NumberColumn:
             return Binomial(max(1, int(self.upper - self.lower)))
         if self.kind == "bounded" and self.lower < self.upper:
             return TruncatedGaussian(self.lower, self.upper)
-        if self.kind == "discrete":
-            return Categorical(self.width)
         return {"count": Poisson(), "positive": ReLU()}.get(self.kind, Gaussian())
 
     @property
@@ -156,7 +154,7 @@ class NumberColumn:
     @property
     def _origin(self):
         """The number that is encoded as 0."""
-        return self.lower if self.kind in ("rating", "discrete") else 0.0
+        return self.lower if self.kind == "rating" else 0.0
 
     def encode(self, column):
         held = self._held_or_warn(self._numbers(column))
@@ -164,10 +162,7 @@ class NumberColumn:
             beyond = np.maximum(held - self.upper, 0.0)
             held = held - beyond + self.deviation * np.log1p(beyond / self.deviation)
             held = np.rint(held) if self._is_whole else held
-        encoded = held - self._origin
-        if self.is_site:
-            encoded = np.where(encoded == encoded, encoded, -1).astype(int)
-        return encoded, ()
+        return held - self._origin, ()
 
     def log_unseen(self, column, n):
         """Return what is added to log-probabilities.
@@ -208,18 +203,19 @@ class NumberColumn:
     def _held_or_warn(self, numbers):
         held = self._held(numbers)
         if (held != numbers)[numbers == numbers].any():
+            what = f"out of [{self.lower:g}, {self.upper:g}], the range of the training data"
+            what += ", or not whole" * self._is_whole
+            if self.is_site:
+                what = "that the training data do not have"
             warnings.warn(
-                f"column {self.name!r} has values out of [{self.lower:g}, {self.upper:g}], the "
-                f"range of the training data{', or not whole' * self._is_whole}; the model uses "
-                "the nearest ones instead",
+                f"column {self.name!r} has values {what}; the model uses the nearest ones instead",
                 DataRangeWarning,
                 stacklevel=3,
             )
         return held
 
     def decode(self, rows, drawn=False):
-        rows = rows.astype(np.float64)
-        numbers = (rows @ np.arange(self.width) if self.is_site else rows[:, 0]) + self._origin
+        numbers = rows[:, 0].astype(np.float64) + self._origin
         if self._is_half_line:
             beyond = np.maximum(numbers - self.upper, 0.0) / self.deviation
             numbers = numbers + self.deviation * (np.expm1(beyond) - beyond)
@@ -241,6 +237,36 @@ class NumberColumn:
         # the largest float that an int64 holds is below its maximum
         largest = min(float(info.max), np.nextafter(float(info.max) + 1, 0))
         return np.clip(numbers, float(info.min), largest)
+
+
+@dataclass(frozen=True)
+class DiscreteColumn(NumberColumn):
+    """Column of a few whole numbers, ``values``, each with parameters of its own.
+
+    The mean of a row is decoded as the nearest of these.
+    """
+
+    values: tuple = ()
+
+    @property
+    def width(self):
+        return len(self.values)
+
+    @property
+    def unit(self):
+        return Categorical(self.width)
+
+    def encode(self, column):
+        held = self._held_or_warn(self._numbers(column))
+        return np.where(held == held, np.searchsorted(self.values, held), -1), ()
+
+    def decode(self, rows, drawn=False):
+        return self._typed(self._held(rows.astype(np.float64) @ np.array(self.values)))
+
+    def _held(self, numbers):
+        values = np.array(self.values)
+        middles = (values[1:] + values[:-1]) / 2
+        return np.where(numbers == numbers, values[np.searchsorted(middles, numbers)], np.nan)
 
 
 @dataclass(frozen=True)
@@ -432,7 +458,11 @@ def number_column(kind, name, dtype, seen):
         return RealColumn.fit(kind, name, dtype, seen)
     if kind == "spiked":
         return SpikedColumn.fit(name, dtype, seen)
-    column = NumberColumn(kind, name, dtype, *_extent(seen))
+    if kind == "discrete":
+        values = tuple(map(float, seen.values))
+        column = DiscreteColumn(kind, name, dtype, *_extent(seen), values)
+    else:
+        column = NumberColumn(kind, name, dtype, *_extent(seen))
     if column._is_whole and (seen.values % 1 != 0).any():
         raise ValueError(f"column {name!r} of kind {kind!r} has values that are not whole")
     return column

@@ -1,11 +1,13 @@
 """What the values of columns of tables tell about the kinds of the columns."""
 
+import warnings
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from scipy.special import betaln
 from scipy.stats import chisquare
 
 from ._categories import joined_values, values_of
@@ -24,6 +26,7 @@ _EQUAL_BY_CHANCE = 5.0  # pairs of equal numbers that are to be expected where n
 _WIDE, _FEWEST_EVEN = 10_000, 200  # range of random identifiers for each row, and rows
 _EVEN = 0.01  # probability of a chi-square test above which numbers may be evenly spread
 _ROWS_PER_VALUE, _MOST_MISSING = 50, 0.5  # of those with parameters for each value
+_FEWEST_PER_VALUE = 20  # of those where these describe other rows better than a smooth shape
 
 
 class Observations:
@@ -87,6 +90,25 @@ class Observations:
             for end, following in pairs
         )
 
+    @property
+    def gain_of_values(self):
+        """Nats a row by which shares of whole numbers are better than a beta-binomial distribution.
+
+        Those of each row are from the other rows, with half a row added for each value. The other
+        distribution, a mixture of the binomial ones of a "rating", has their mean and variance.
+        """
+        x, n = self.values - self.values[0], self.counts.sum()
+        top, shares = x[-1], self.counts / n
+        own = np.log(np.maximum(self.counts - 0.5, 0.5) / (n - 1 + 0.5 * (top + 1)))
+        p = shares @ x / top
+        variance = shares @ (x - top * p) ** 2
+        overlap = (variance / (top * p * (1 - p)) - 1) / max(top - 1, 1)
+        size = 1 / np.clip(overlap, 1e-6, 1 - 1e-6) - 1
+        a, b = size * p, size * (1 - p)
+        smooth = betaln(x + a, top - x + b) - betaln(a, b)
+        smooth -= betaln(x + 1, top - x + 1) + np.log(top + 1)
+        return float(shares @ (own - smooth))
+
     def quantiles(self, levels):
         """Return the least values that at least these parts of the rows do not exceed."""
         shares = np.cumsum(self.counts) / self.counts.sum()
@@ -129,8 +151,8 @@ class ObservedColumn:
     def is_identifier(self):
         """Whether so many values are different that they tell rows apart, and nothing else."""
         is_label = self.code == "O" and self.asked is None
-        return self.n > _FEWEST_ROWS and (
-            self.is_numbering or (is_label and len(self.values) > _DIFFERENT * self.n)
+        return (self.is_numbering and self.n > _FEWEST_ROWS) or (
+            is_label and tells_rows_apart(self.values, self.n)
         )
 
     @classmethod
@@ -193,10 +215,11 @@ class ObservedColumn:
         """Return the kind of the values; see the parameter ``kinds`` of TabularRBM.
 
         Whole numbers of a small range are "discrete", with parameters for each value, where there
-        are rows to learn these from; else "rating", which has one weight for each hidden unit. With
-        64 rows a value or more, answers of a factor model and choices of groups have 1.5 to 6.4
-        nats more than as "rating", 1.2 to 9.1 more than as "real", and errors that are 1 to 10 %
-        smaller than of both. With 10 to 30 rows a value, errors of answers are 5 to 41 % larger
+        are rows to learn these from, fewer if the shares of the values are not smooth; else
+        "rating", which has one weight for each hidden unit. With 64 rows a value or more, answers
+        of a factor model and choices of groups have 1.5 to 6.4 nats more than as "rating", 1.2 to
+        9.1 more than as "real", and errors that are 1 to 10 % smaller than of both. With
+        10 to 30 rows a value, errors of answers are 5 to 41 % larger
         (``examples/benchmarks/tables.py --kinds``). The sites of many values that are missing learn
         slowly: with 60 % of them, errors were those of the means.
         """
@@ -209,7 +232,10 @@ class ObservedColumn:
         is_exact = max(abs(lower), abs(upper)) < 2**53  # as floats
         if self.code == "i" and 0 < upper - lower <= _MAX_RATING and is_exact:
             observed = seen.counts.sum()
-            has_rows = observed >= _ROWS_PER_VALUE * (upper - lower + 1)
+            n_rows = observed / len(seen.values)
+            has_rows = n_rows >= _ROWS_PER_VALUE or (
+                n_rows >= _FEWEST_PER_VALUE and seen.gain_of_values > 0
+            )
             is_known = seen.n_missing <= _MOST_MISSING * observed
             return "discrete" if has_rows and is_known else "rating"
         if seen.spike is not None:
@@ -218,6 +244,23 @@ class ObservedColumn:
             return "real"
         gain = RealColumn.fit("skewed", self.name, self.dtype, seen).gain(seen)
         return "skewed" if gain > _LEAST_GAIN else "real"
+
+
+def tells_rows_apart(values, n):
+    """Whether labels have so many different values in n rows that they are identifiers."""
+    return n > _FEWEST_ROWS and len(values) > _DIFFERENT * n
+
+
+def warn_of_identifiers(names):
+    """Warn of columns that tell rows apart and nothing else."""
+    if not names:
+        return
+    is_one = len(names) == 1
+    which = f"column {names[0]!r} of X has" if is_one else f"columns {names} of X have"
+    what = "it if it is an identifier" if is_one else "those that are identifiers"
+    warnings.warn(
+        f"{which} a different value in nearly every row; drop {what}", UserWarning, stacklevel=3
+    )
 
 
 def _are_identifiers(numbers, are_integers):

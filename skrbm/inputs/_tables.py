@@ -1,6 +1,5 @@
 """Tables as columns of units, and back."""
 
-import warnings
 from dataclasses import replace
 from functools import reduce
 from itertools import groupby
@@ -16,7 +15,7 @@ from ..units import Categorical, ColumnUnits, Gaussian
 from ._categories import given_values, joined_values, one_hot, report_unknown, values_of
 from ._frames import column_of, frame_of, library_of, missing_values
 from ._kinds import KINDS, NamedColumn, as_numbers
-from ._observed import ObservedColumn
+from ._observed import ObservedColumn, tells_rows_apart, warn_of_identifiers
 
 
 class TableEncoder:
@@ -104,16 +103,7 @@ class TableEncoder:
 
     def finish(self):
         """Warn of columns that tell rows apart and nothing else; forget what joins needed."""
-        names = [column.name for column in self.observed if column.is_identifier]
-        if names:
-            is_one = len(names) == 1
-            which = f"column {names[0]!r} of X has" if is_one else f"columns {names} of X have"
-            what = "it if it is an identifier" if is_one else "those that are identifiers"
-            warnings.warn(
-                f"{which} a different value in nearly every row; drop {what}",
-                UserWarning,
-                stacklevel=2,
-            )
+        warn_of_identifiers([column.name for column in self.observed if column.is_identifier])
         del self.observed
 
     @property
@@ -258,6 +248,7 @@ class CategoryEncoder(TableEncoder):
         """Find the categories of a table X with the given columns; return self."""
         self.n_rows, self.frame = _n_rows(columns, weights), library_of(X)
         if self.finds_values:
+            self.n_known = [int(np.sum(~missing_values(column))) for column in columns]
             self._set([values_of(X, j, column) for j, column in enumerate(columns)])
         if len(self.table) != len(columns):
             raise ValueError(
@@ -278,6 +269,8 @@ class CategoryEncoder(TableEncoder):
         joined = type(self)(self.categories, self.handle_unknown)
         joined.n_rows = sum(encoder.n_rows for encoder in encoders)
         joined.frame = encoders[0].frame
+        if self.finds_values:
+            joined.n_known = np.sum([encoder.n_known for encoder in encoders], axis=0).tolist()
         joined._set([joined_values(own, f"column {j} of X") for j, own in columns])
         if joined.frame is not None:
             pairs = zip(encoders[0].table, joined.categories_, strict=True)
@@ -285,7 +278,11 @@ class CategoryEncoder(TableEncoder):
         return joined
 
     def finish(self):
-        """Do nothing."""
+        """Warn of columns that tell rows apart and nothing else, unless categories are given."""
+        if self.finds_values:
+            pairs = zip(self.table, self.n_known, strict=True)
+            names = [column.name for column, n in pairs if tells_rows_apart(column.values, n)]
+            warn_of_identifiers(names)
 
     @property
     def categories_(self):

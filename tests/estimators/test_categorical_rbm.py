@@ -270,3 +270,16 @@ def test_rows_of_one_hot_columns_must_be_categories(method):
                 getattr(rbm, method)(given)
     with pytest.raises(ValueError, match="or NaN throughout"):
         rbm.impute(np.array([[0, 1, 0, np.nan, 1]]))
+
+
+@pytest.mark.parametrize("in_blocks", [False, True])
+def test_identifiers_are_named(in_blocks):
+    """Sites that have nearly as many values as rows, if their categories are not given."""
+    n = 60
+    X = np.column_stack([np.arange(n) % 3, np.random.default_rng(0).permutation(n)])
+    data = (lambda: (X[:30], X[30:])) if in_blocks else X
+    with pytest.warns(UserWarning, match="column 1 of X has a different value in nearly every row"):
+        CategoricalRBM(2, n_iter=0).fit(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        CategoricalRBM(2, n_iter=0, categories=[range(3), range(n)]).fit(data)

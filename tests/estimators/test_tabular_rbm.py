@@ -10,7 +10,6 @@ from skrbm import RBM, TabularRBM
 from skrbm.exceptions import DataRangeWarning
 from skrbm.units import (
     Bernoulli,
-    Binomial,
     Categorical,
     ColumnUnits,
     Gaussian,
@@ -55,11 +54,11 @@ def fitted(X, **params):
 
 def test_kinds_are_found_from_dtypes():
     rbm = fitted(people())
-    kinds = ["real", "real", "binary", "categorical", "rating", "categorical"]  # 40 rows a value
+    kinds = ["real", "real", "binary", "categorical", "discrete", "categorical"]
     assert list(rbm.kinds_.values()) == kinds and list(rbm.kinds_) == list(people())
-    expected = [(Bernoulli(), 1), (Binomial(4), 1), (Gaussian(), 2), (Categorical((3, 3)), 6)]
+    expected = [(Bernoulli(), 1), (Gaussian(), 2), (Categorical((5, 3, 3)), 11)]
     assert rbm.units_[0] == ColumnUnits(expected)
-    assert rbm.n_features_in_ == 6 and rbm.components_.shape == (4, 10)
+    assert rbm.n_features_in_ == 6 and rbm.components_.shape == (4, 14)
     assert fitted(with_holes(people())).kinds_ == rbm.kinds_
 
 
@@ -111,7 +110,7 @@ def test_the_machine_is_that_of_its_columns():
     Real columns are standardized, which divides densities by the standard deviation.
     """
     X = people()[["income", "member", "stars"]]
-    rbm, scale = fitted(X), X["income"].std(ddof=0)
+    rbm, scale = fitted(X, kinds={"stars": "rating"}), X["income"].std(ddof=0)
     income = (X["income"] - X["income"].mean()) / scale
     plain = np.column_stack([X["member"], X["stars"], income]).astype(float)
     other = RBM.from_parameters(
@@ -194,7 +193,7 @@ def test_values_that_were_not_in_training():
         assert rbm.impute(new, random_state=0).loc[0, "city"] in set(X["city"])
     new = X.head(3).copy()
     new.loc[1, "stars"] = 9
-    with pytest.warns(DataRangeWarning, match="column 'stars' has values out of"):
+    with pytest.warns(DataRangeWarning, match="column 'stars' has values that the training"):
         rbm.transform(new)
     with pytest.raises(ValueError, match="Bonn"):
         bad = X.assign(city="Bonn")
@@ -298,6 +297,37 @@ def test_counts_beyond_those_of_training_come_back_as_they_are():
 def test_errors_name_the_column(change, params, name):
     with pytest.raises(ValueError, match=name):
         fitted(people().assign(**change), **params)
+
+
+def test_discrete_columns_have_the_values_that_were_seen():
+    """Doses with gaps are imputed, drawn and encoded as doses, also where their mean is none."""
+    rng = np.random.default_rng(0)
+    doses = np.array([0, 4, 20])[rng.integers(0, 3, 300)]
+    X = pd.DataFrame({"dose": doses, "effect": 0.1 * doses + rng.normal(size=300)})
+    rbm = fitted(X)
+    assert rbm.kinds_["dose"] == "discrete" and rbm.components_.shape[1] == 4
+    holes = X.astype({"dose": "Int64"})
+    holes.loc[::2, "dose"] = None
+    for found in (rbm.impute(holes, random_state=0), rbm.sample(100, random_state=0)):
+        assert set(found["dose"]) <= {0, 4, 20}
+    with pytest.warns(DataRangeWarning, match="that the training data do not have"):
+        between = rbm.transform(X[:3].assign(dose=[1, 11, 99]))
+    assert_allclose(between, rbm.transform(X[:3].assign(dose=[0, 4, 20])))
+
+
+@pytest.mark.parametrize(
+    "weights, n, kind",
+    [
+        ([1, 8, 28, 56, 70, 56, 28, 8, 1], 200, "rating"),  # binomial
+        ([8, 1, 8, 1, 8, 1, 8, 1, 8], 200, "discrete"),
+        ([8, 1, 8, 1, 8, 1, 8, 1, 8], 150, "rating"),  # fewer than 20 rows a value
+        ([1, 8, 28, 56, 70, 56, 28, 8, 1], 500, "discrete"),
+    ],
+)
+def test_whole_numbers_have_own_parameters_where_rows_tell_these(weights, n, kind):
+    values = np.repeat(np.arange(9), np.ceil(np.array(weights) / sum(weights) * n).astype(int))
+    X = pd.DataFrame({"stars": values, "size": np.random.default_rng(0).normal(size=len(values))})
+    assert fitted(X, n_iter=1).kinds_["stars"] == kind
 
 
 # --------------------------------------------------------- starts at a machine of a table

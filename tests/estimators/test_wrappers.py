@@ -231,6 +231,21 @@ def test_multiple_imputation_gives_tables_as_transform_does(library):
     assert (arrays[0] != arrays[1]).any() and len(tables) == 3
 
 
+@pytest.mark.parametrize("library, other", [("pandas", "polars"), ("polars", "pandas")])
+def test_output_of_the_other_library_has_the_types_of_the_columns(library, other):
+    make, wanted = pytest.importorskip(library).DataFrame, pytest.importorskip(other)
+    columns = {
+        "town": ["Lima", "Oslo"] * 20,
+        "size": np.arange(40.0) / 7,
+        "stars": [1, 2, 3, 5] * 10,
+    }
+    X = make(columns)
+    imputer = RBMImputer(SMALL_TABLE, add_indicator=True).set_output(transform=other)
+    found, expected = imputer.fit(X).transform(X), wanted.DataFrame(columns)
+    assert type(found) is type(expected) and list(found.dtypes) == list(expected.dtypes)
+    assert {name: list(found[name]) for name in columns} == {k: list(v) for k, v in columns.items()}
+
+
 def test_a_row_is_imputed_as_it_is_alone():
     holes = with_factor(200, 30, noise=0.5, missing=0.5, seed=0)[1]
     imputer = RBMImputer(RBM(20, visible="gaussian", n_iter=10), random_state=0).fit(holes)
