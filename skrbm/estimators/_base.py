@@ -43,6 +43,7 @@ from ..learning import (
     Training,
     check_integral,
     machine_of_first,
+    most_rows,
 )
 from ..machine import Machine, has_integral
 from ._density import DensityModel
@@ -52,7 +53,6 @@ from ._recipe import (
     check_layers,
     layer_sizes,
     machine_of_init,
-    most_rows,
     parameters_of_rows,
     spread,
 )

@@ -38,7 +38,7 @@ from ..inference import (
     with_rows,
 )
 from ..inputs import check_held, into_support, split_missing
-from ..learning import CORRELATED, N_SWEEPS, remaining
+from ..learning import CORRELATED, N_SWEEPS, most_rows, remaining
 from ..machine import check_has_integral, condition, uncoupled
 from ._encoded import blocks_of, by_blocks, decoded, takes_table
 from ._log_partition import kept_with_parameters
@@ -98,7 +98,8 @@ def _method_that_mixes(model):
 
     def correlation():
         rng = make_rng(model._evaluation_seed, machine.weights[0])
-        index = np.resize(np.arange(model.starts_.shape[0]), _N_CHECKED)
+        n = min(_N_CHECKED, most_rows(machine.n_units[0]))
+        index = np.resize(np.arange(model.starts_.shape[0]), n)
         rows = [dense(take_rows(model.starts_, index))]
         if is_small:
             bases = (uncoupled(machine, theta) for theta in own_bases(machine))

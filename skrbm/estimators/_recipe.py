@@ -7,19 +7,11 @@ from typing import Any
 
 from ..arrays import cast, from_numpy, inverse_factor, is_finite, namespace
 from ..inputs import Coordinates, machine_from, varies
-from ..learning import NATURAL, ModelPhase, StandardParameters
+from ..learning import NATURAL, ModelPhase, StandardParameters, most_rows
 
 _HIDDEN_PART = 0.375  # larger ones cost likelihood where rows are few
 _VISIBLE_PART = 0.1  # larger ones take visible units of few columns far from the data
 _MOST_OF_ONE = 0.5  # energy of one coupling between units whose values are the farthest apart
-
-_WIDE = 2**17  # columns, above which batches and chains have at most _MOST_VALUES values
-_MOST_VALUES = 2**24
-
-
-def most_rows(n_columns):
-    """Return the largest number of rows of a batch, and of chains, that are dense."""
-    return math.inf if n_columns <= _WIDE else max(1, _MOST_VALUES // n_columns)
 
 
 @dataclass(frozen=True)

@@ -225,6 +225,15 @@ class Rows(DistinctRows):
         rows = self[positions]
         return split_missing(rows, self._filling) if self.has_missing else (rows, None)
 
+    def columns_at(self, positions, dtype):
+        """Return the :class:`~skrbm.arrays.Columns` of rows as batches have them, in ``dtype``.
+
+        Sparse rows that are learnt as they are stay sparse.
+        """
+        if sp.issparse(self.X) and not self.has_missing and self.coordinates is None:
+            return Columns(self._sparse(positions).astype(dtype))
+        return Columns(cast(dense(self.batch(positions)[0]), dtype))
+
     @cached_property
     def _is_sparse(self):
         """Whether batches are sparse, as products take less time then."""

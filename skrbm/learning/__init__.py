@@ -9,6 +9,7 @@ from ._chains import (
     DataPhase,
     Noise,
     NoisePhase,
+    most_rows,
     remaining,
 )
 from ._counted import CountedDataPhase, CountedPhase

@@ -1,5 +1,6 @@
 """Model phases by Markov chains: where the chains start, and which of their moments count."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -34,10 +35,17 @@ _COMPLETION = 5  # sweeps that draw missing values given the observed ones
 _ANNEALED = 100  # fewest chains that are annealed together: resampling among few is biased
 N_SWEEPS = 50  # over which the autocorrelation of chains is measured,
 _DIRECTIONS = 8  # along so many principal directions of the data
+_WIDE = 2**17  # columns, above which batches and chains have at most _MOST_VALUES values
+_MOST_VALUES = 2**24
 
 GRADIENTS = "marginal", "joint"
 """Whether moments use the expectation of the hidden units given the visible ones (Alg. 4 of Liao et
 al. 2022), or a draw (Alg. 3), which has more noise and the same mean."""
+
+
+def most_rows(n_columns):
+    """Return the largest number of rows of a batch, and of chains, that are dense."""
+    return math.inf if n_columns <= _WIDE else max(1, _MOST_VALUES // n_columns)
 
 
 class Noise(NamedTuple):

@@ -23,6 +23,7 @@ from ..arrays import (
 from ..exceptions import DivergenceError
 from ..machine import has_integral, may_lack_integral
 from ._average import Average
+from ._chains import most_rows
 from ._length import as_numbers
 from ._parameters import NATURAL
 from ._together import Shares
@@ -252,7 +253,8 @@ class MomentLearner(BatchLearner):
         Modes may separate after the first check only, so that the second one is the same.
         """
         first, before, gain = training.first, training.gain, self.gain(training)
-        rows, rng = self.rows.some(_CHECKED_ROWS, training.rng), training.rng
+        rng, n = training.rng, min(_CHECKED_ROWS, most_rows(first.n_units[0]))
+        rows = self.rows.some(n, rng)
         mixing = self.phase.autocorrelation(training.machine, training.phase_state, rows, rng)
         least = (0.0 if before is None else before) - _LOSS
         tries = mixing > CORRELATED or gain < least
@@ -269,10 +271,11 @@ class MomentLearner(BatchLearner):
         but importance weights follow a machine of many parameters by short steps only.
         """
         phase, rng, parameters = training.recipe.fallback, training.rng, self.parameters.of(first)
+        n = min(phase.n_states, most_rows(first.n_units[0]))
         trial = replace(
             training,
             machine=first.copy(),
-            phase_state=phase.init(first, rng, phase.n_states, self.rows.some(phase.n_states, rng)),
+            phase_state=phase.init(first, rng, n, self.rows.some(n, rng)),
             optimizer_state=self.optimizer.init(parameters),
             length_state=None,
             offsets=None,

@@ -74,8 +74,7 @@ class StepLength:
     def of_chains(cls, units, n_columns):
         """Return the rule for learning from Markov chains."""
         unit, scale = units[0], bit_length(units)
-        is_one_site = n_columns > 1 and len(unit.groups(n_columns)) == 1
-        if is_one_site and not unit.has_bits:
+        if not unit.has_bits and n_columns > 1 and len(unit.groups(n_columns)) == 1:
             least, most = _DRAWS
             return cls(min(max(least, n_columns), most), _REAL[2], every=1)
         if math.isfinite(scale):

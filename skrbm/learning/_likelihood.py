@@ -7,12 +7,13 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._ranks import ranks
-from ..arrays import Columns, cast, dense, main_directions, make_rng, namespace, row_sums, to_numpy
+from ..arrays import cast, dense, main_directions, make_rng, namespace, row_sums, to_numpy
 from ..evaluation._lengths import length_partitions
 from ..evaluation._observed import QUICK
 from ..exceptions import DivergenceError
 from ..inference import LogPartition, by_site, held
 from ..inputs import split_missing
+from ._chains import most_rows
 from ._loop import Monitor
 from ._penalties import share_of_zeros
 from ._tracking import LogPartitionTracker
@@ -98,7 +99,8 @@ class LikelihoodMonitor(Monitor):
         self.train, self.weights = self._some_by_weight(train, np.random.default_rng(chains))
         self._tracker = LogPartitionTracker(self._independent_units, chains, self._some_rows)
         few = _BLOCK_ELEMENTS // max(1, rows.X.shape[1])
-        self.block_rows = max(batch_size, 64, min(few, 256))
+        most = most_rows(rows.X.shape[1])
+        self.block_rows = min(most, max(batch_size, 64, min(few, 256)))
         self.budget = None  # cost that log Z may have now, in units of learning from a row
         self.log_z = self.end = None  # of the last epoch, and the machine and state after it
 
@@ -208,12 +210,13 @@ class LikelihoodMonitor(Monitor):
 
     def _independent_units(self, machine):
         """Return the parameters of independent visible units that are like the data."""
-        rows = cast(self._some_rows(), machine.dtype)
-        return machine.units[0].base_theta(machine.thetas[0], Columns(rows))
+        columns = self.rows.columns_at(self.train[:_FEWER_ROWS], machine.dtype)
+        return machine.units[0].base_theta(machine.thetas[0], columns)
 
     def _some_rows(self):
         """Return some training rows as visible values."""
-        return dense(self.rows.batch(self.train[:_FEWER_ROWS])[0])
+        most = most_rows(self.rows.X.shape[1])
+        return dense(self.rows.batch(self.train[: min(_FEWER_ROWS, most)])[0])
 
     # ------------------------------------------------------------------------- the end of a fit
 

@@ -23,6 +23,7 @@ from ..inference import (
     resampled_index,
 )
 from ..machine import free_energy, in_double, log_partition, n_enumerated, turned_over, uncoupled
+from ._chains import most_rows
 
 _RUNS, _CHAINS = 16, 8  # independent runs, and chains of each
 _SPREAD, _COARSE = 0.1, 0.5  # nats by which log weights spread in a step: wanted, and at most
@@ -71,6 +72,7 @@ class LogPartitionTracker:
         self.data, self._scouts, self._missed = data, None, 0.0
         self._machine = None  # the one that the chains have come to
         self._is_by_chains = False  # whether log Z was estimated by these last
+        self._n_chains = _CHAINS  # of each run
         self._n_rows = _RUNS * _CHAINS  # which a step costs
         self._new_cost = 20 * self._n_rows * _STEP  # of a new start, as far as is known
 
@@ -88,6 +90,10 @@ class LogPartitionTracker:
         machine = in_double(machine)
         if self.rng is None:
             self.rng = make_rng(self.seed, machine.weights[0])
+            most = most_rows(max(machine.n_units))
+            self._n_chains = int(max(1, min(_CHAINS, most // _RUNS)))
+            self._n_rows = _RUNS * self._n_chains
+            self._new_cost *= self._n_chains / _CHAINS
             if is_on_device(machine.weights[0]):
                 self._new_cost *= _ON_DEVICE / self._n_rows
                 self._n_rows = _ON_DEVICE
@@ -116,7 +122,7 @@ class LogPartitionTracker:
 
     def _scouting(self, n_sweeps):
         """Return the cost of some sweeps of the chains from data, and of their lower bound."""
-        n_rows = self._n_rows * _SCOUTS / (_RUNS * _CHAINS)
+        n_rows = self._n_rows * _SCOUTS / (_RUNS * self._n_chains)
         return 0.0 if self.data is None else n_rows * n_sweeps * (_STEP + 2 * _LOOK)
 
     def _checked(self, machine, found, n_sweeps):
@@ -156,7 +162,7 @@ class LogPartitionTracker:
 
     def _restarted(self, machine, budget):
         """Return log Z by chains from independent units, None if that would cost too much."""
-        base, n = uncoupled(machine, self.base(machine)), _RUNS * _CHAINS
+        base, n = uncoupled(machine, self.base(machine)), _RUNS * self._n_chains
         self._machine = base
         self._layers = Gibbs().init(base, self.rng, n).layers
         self._log_weights, self._log_z0 = 0.0, independent_log_partition(base)
@@ -179,8 +185,8 @@ class LogPartitionTracker:
         return True
 
     def _result(self):
-        weights = namespace(self._log_weights).reshape(self._log_weights, (_RUNS, _CHAINS))
-        runs = to_numpy(log_sum_exp(weights)) - math.log(_CHAINS)
+        weights = namespace(self._log_weights).reshape(self._log_weights, (_RUNS, self._n_chains))
+        runs = to_numpy(log_sum_exp(weights)) - math.log(self._n_chains)
         found = _of_runs(runs, self._log_z0)
         if not found.std <= _PRECISE:
             self._machine = None

@@ -245,7 +245,7 @@ class Unit:
 
         A site is a set of dependent columns, for which ``log_partition`` has one entry.
         """
-        return np.split(np.arange(n), n)
+        return list(np.arange(n)[:, None])
 
     def exclusive(self, n: int) -> list[np.ndarray]:
         """Return the columns of each site in which exactly one column is 1, index arrays."""
