@@ -124,6 +124,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
     }
     init, early_stopping, _layout = "random", False, Counts()
     _has_lengths, _takes_missing = True, False
+    _encodes_text_by = "count the words of texts first, as CountVectorizer of scikit-learn does"
     _optimizer_defaults: ClassVar[dict] = {"alpha": 0.0, "schedule": "linear"}
 
     def __init__(

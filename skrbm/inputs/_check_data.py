@@ -20,6 +20,8 @@ from ..exceptions import DataRangeWarning
 from ._blocks import CheckedBlocks, find_blocks
 from ._frames import check_frame, check_unmasked, column_of, is_frame
 
+_ENCODES_TEXT_BY = "use TabularRBM, which takes tables of numbers and categories, or encode them"
+
 
 def check_data(estimator, X, *, reset=False, missing=False, sparse=True, blocks=False):
     """Return X checked against an estimator's features, in its own dtype.
@@ -71,10 +73,9 @@ def _check(estimator, X, reset, missing, sparse):
     except (TypeError, ValueError) as error:
         names = labelled_columns(X)
         if names:
-            raise ValueError(
-                f"columns {names} of X are not numeric; use TabularRBM, which takes tables of "
-                "numbers and categories, or encode them"
-            ) from error
+            which = f"columns {names}" if np.asarray(X, dtype=object).ndim == 2 else "values"
+            advice = getattr(estimator, "_encodes_text_by", _ENCODES_TEXT_BY)
+            raise ValueError(f"{which} of X are not numeric; {advice}") from error
         raise
     if found.dtype.kind not in "biuf":
         raise ValueError(f"X must have real numbers, got dtype {found.dtype}")

@@ -324,3 +324,9 @@ def test_perplexities_of_tensors_are_those_of_arrays():
         np.asarray(rbm.intercept_visible_),
     )
     assert_allclose(rbm.perplexity(torch.tensor(X)), host.perplexity(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize("texts", [["the cat", "a dog"], np.array(["the cat", "a dog"])])
+def test_texts_are_to_be_counted(texts):
+    with pytest.raises(ValueError, match=r"values of X .* CountVectorizer"):
+        ReplicatedSoftmaxRBM().fit(texts)
