@@ -24,9 +24,9 @@ from ._base import Theta, Unit, digits
 
 _BLOCK_ROWS = 1024  # rows that are checked together
 _BLOCK_ELEMENTS = 2**16  # that NumPy draws together, in the cache of a core
-# Values of a site, on average, from which on sparse products take less time, for 20 sites and 100
-# hidden units.
-_SPARSE = 16
+# Values of a site, on average, from which on sparse products take less time, or as much with few
+# sites or hidden units.
+_SPARSE = 24
 
 
 @dataclass(frozen=True)
