@@ -251,7 +251,10 @@ def _shrunk_covariance(columns):
         values, V = xp.linalg.eigh(products)
         shared = float(xp.mean(counts))
         noise = ((1 - shared) * counts.shape[0] / (shared * columns.n_rows)) ** 0.5
-        products = (V * xp.clip(values, max(_SMALLEST, noise), None)) @ V.T
+        raised = (V * xp.clip(values, max(_SMALLEST, noise), None)) @ V.T
+        # This adds to the variances, which are known better than the correlations.
+        ratios = xp.sqrt(xp.linalg.diagonal(products) / xp.linalg.diagonal(raised))
+        products = ratios[:, None] * raised * ratios
     # The weight of the identity is that of sklearn.covariance.ledoit_wolf_shrinkage.
     diagonal, squares = xp.linalg.diagonal(products), float(xp.sum(products * products))
     apart = squares - float(xp.sum(diagonal)) ** 2 / products.shape[0]

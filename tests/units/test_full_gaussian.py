@@ -453,6 +453,17 @@ def test_initial_parameters_are_those_of_the_shrunk_covariance():
     assert_allclose(weighted.joint, doubled.joint)
 
 
+@pytest.mark.parametrize("share", [0.5, 0.8])
+def test_initial_variances_are_those_of_the_observed_values(share):
+    """Correlations of few pairs of rows are uncertain, and variances of columns less."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(200, 3)) @ generator.normal(size=(3, 30)) * np.geomspace(1, 100, 30)
+    X += generator.normal(size=X.shape)
+    X[generator.random(X.shape) < share] = np.nan
+    found = np.diag(np.linalg.inv(FULL.initial_theta(Columns(X, has_missing=True)).joint))
+    assert_allclose(found, np.nanvar(X, axis=0))
+
+
 @pytest.fixture(scope="module")
 def fitted():
     return RBM(3, visible=FULL, random_state=0, n_iter=60).fit(correlated())
