@@ -56,9 +56,10 @@ class ReplicatedSoftmaxRBM(BaseRBM):
     sparsity : float, default=0.0
         Strength of a penalty that keeps hidden units off in most documents: the cross-entropy
         between a mean of 0.1 and the mean of the unit, in nats for each document, whose gradient
-        the biases alone follow, as in [2]_. Units are then topics to read, at some cost in
-        perplexity (:ref:`counts_of_words`). Documents of 30 to 60 words need about 1, those of
-        100 words 10, and those of 300 words 300; units are off everywhere if it is too large.
+        the biases alone follow, as in [2]_; times the square of the mean number of words over 100
+        for longer documents, whose steps are shorter. Units are then topics to read, at some cost
+        in perplexity (:ref:`counts_of_words`). Documents of 30 to 60 words need about 1, longer
+        ones up to 10; units are off everywhere if it is too large.
     {optimizer}
         A name stands for one with ``alpha=0.0`` and ``schedule="linear"``. Penalties that make
         zeros do not apply.

@@ -22,6 +22,9 @@ from ..units import Theta
 from ._optimizers import ArrayGradient, Gradient
 
 _SPARSE_MEAN = 0.1  # of hidden units that are to be sparse
+# Mean number of words of documents above which the penalty for that grows with its square: steps of
+# about equal divergence are that much shorter, as the free energy of a document varies with it.
+_SPARSE_WORDS = 100.0
 _NARROW = 0.4  # part of the data's covariance that visible units have at first given hidden ones
 _FIRST_WEIGHT = 1.0  # largest standard deviation of first weights to them, by bits
 _BELOW_SPLIT = 0.95  # of the first squared weights at which the distribution splits
@@ -202,7 +205,8 @@ class CountParameters(NaturalParameters):
     ----------
     sparsity : float, default=0.0
         Factor of the cross-entropy between a mean of 0.1 of each hidden unit and the one given the
-        data, whose gradient the biases of centred coordinates follow (Lee, Ekanadham and Ng 2008).
+        data, whose gradient the biases of centred coordinates follow (Lee, Ekanadham and Ng 2008);
+        times the square of the mean number of words over 100 where this is larger.
     """
 
     sparsity: float = 0.0
@@ -234,7 +238,8 @@ class CountParameters(NaturalParameters):
         total = xp.where(total > 0, total, xp.ones_like(total))  # of documents without words
         p, sums = counts / total, xp.sum(G, axis=1)
         dW = G - sums[:, None] * p - hidden[:, None] * g
-        sparse = self.sparsity * (hidden - _SPARSE_MEAN)
+        longer = xp.where(total > _SPARSE_WORDS, total / _SPARSE_WORDS, xp.ones_like(total))
+        sparse = self.sparsity * longer**2 * (hidden - _SPARSE_MEAN)
         shift = (sums / total - sparse) / total - dW @ p
         return CenteredCounts((dW + shift[:, None] + taken, g), hidden)
 

@@ -276,6 +276,9 @@ def test_top_words_are_those_that_a_unit_makes_more_probable():
         rbm.top_words(words[:5])
 
 
+SPARSE_TOPICS = (300, 0.05, 10), (10, 0.15, 400)  # sizes, concentrations and numbers of draws
+
+
 def test_sparse_units_are_the_topics_of_documents():
     """Words of the unit that is nearest to a topic, of five topics with 8 words of their own.
 
@@ -291,6 +294,18 @@ def test_sparse_units_are_the_topics_of_documents():
     found = rbm.top_words(words, 8)[:, :, None] == np.arange(n_topics)
     assert found.mean(axis=1).max(axis=0).mean() > 0.87
     assert rbm.transform(X).mean() < 0.3
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("n_words", [100, 300])
+def test_long_documents_have_sparse_units_too(n_words):
+    """In three seeds of each length at most 0.13; with equal factors 0.35 for 300 words."""
+    generator = np.random.default_rng(0)
+    topics, shares = (generator.dirichlet(np.full(m, a), n) for m, a, n in SPARSE_TOPICS)
+    p = 0.9 * shares @ topics + 0.1 / 300
+    X = np.array([generator.multinomial(n_words, row / row.sum()) for row in p])
+    rbm = ReplicatedSoftmaxRBM(20, sparsity=10.0, n_iter=60, random_state=0).fit(X)
+    assert 0.05 < rbm.transform(X).mean() < 0.2
 
 
 def test_sparsity_needs_centred_gradients():
