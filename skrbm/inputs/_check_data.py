@@ -73,9 +73,10 @@ def _check(estimator, X, reset, missing, sparse):
     except (TypeError, ValueError) as error:
         names = labelled_columns(X)
         if names:
-            which = f"columns {names}" if np.asarray(X, dtype=object).ndim == 2 else "values"
-            advice = getattr(estimator, "_encodes_text_by", _ENCODES_TEXT_BY)
-            raise ValueError(f"{which} of X are not numeric; {advice}") from error
+            if np.asarray(X, dtype=object).ndim == 1:  # texts
+                advice = getattr(estimator, "_encodes_text_by", _ENCODES_TEXT_BY)
+                raise ValueError(f"values of X are not numeric; {advice}") from error
+            raise ValueError(f"columns {names} of X are not numeric; {_ENCODES_TEXT_BY}") from error
         raise
     if found.dtype.kind not in "biuf":
         raise ValueError(f"X must have real numbers, got dtype {found.dtype}")
