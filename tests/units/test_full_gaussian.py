@@ -14,6 +14,8 @@ from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.special import logsumexp
+from sklearn.datasets import load_wine
+from sklearn.preprocessing import StandardScaler
 
 from skrbm import RBM
 from skrbm.arrays import Columns, make_rng, to_numpy
@@ -499,6 +501,18 @@ def test_fit_with_missing_values_and_weights():
     weighted = RBM(3, visible=FULL, random_state=0, n_iter=3).fit(X, sample_weight=weights)
     repeated = RBM(3, visible=FULL, random_state=0, n_iter=3).fit(np.repeat(X, weights, axis=0))
     assert_allclose(weighted.precision_visible_, repeated.precision_visible_)
+
+
+@pytest.mark.law
+def test_mostly_missing_values_leave_no_precision_that_stays():
+    """One step towards a chain far from the data made a score of -1138 nats; it is about -22."""
+    X, generator = StandardScaler().fit_transform(load_wine().data), np.random.default_rng(1)
+    order = generator.permutation(len(X))
+    train, test = X[order[:125]], X[order[125:]]
+    holes = np.where(generator.random(train.shape) < 0.6, np.nan, train)
+    rbm = RBM(20, visible="gaussian", random_state=1).fit(holes)
+    normal = stats.norm.logpdf(test).sum(axis=1).mean()
+    assert rbm.score(test) > 2 * normal
 
 
 def test_copies_files_and_fits_that_go_on(fitted, tmp_path):
