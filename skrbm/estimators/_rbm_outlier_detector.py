@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._sklearn import HasMethods, Interval, _fit_context, _weighted_percentile
 from ..exceptions import DataRangeWarning
 from ._shared import Estimator
+from ._tabular_rbm import TabularRBM
 from ._training import keeps_features
 from ._wrapped import (
     as_table,
@@ -200,8 +201,10 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
     def score_features(self, X):
         """Compute the log-probability of each value given the other values of its row.
 
-        The lowest ones show which columns make a row improbable. Where the sum over a value has no
-        closed form it is estimated to about 0.1 nats, in about 10 ms for each value.
+        The lowest ones show which columns make a row improbable. Densities of the real columns of
+        a :class:`TabularRBM`, the default, are those in units of the spread of the column, so that
+        columns can be compared. Where the sum over a value has no closed form it is estimated to
+        about 0.1 nats, in about 10 ms for each value.
 
         Parameters
         ----------
@@ -222,6 +225,8 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
                 warnings.simplefilter("ignore", DataRangeWarning)
                 others = self.estimator_.score_samples(without_column(X, j))
             found[:, j] = np.where(missing[:, j], np.nan, scores - others)
+        if isinstance(self.estimator_, TabularRBM):
+            found += self.estimator_._encoder.log_spreads(columns)
         return found
 
 

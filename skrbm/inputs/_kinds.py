@@ -1,11 +1,12 @@
 """The kinds of columns of tables: their units, and the encoding of their values.
 
 A column has a ``name``, the ``dtype`` of the user's column, a ``kind``, the ``unit`` of its
-``width`` encoded columns, and four methods: ``encode(column)`` returns values of the unit, NaN
+``width`` encoded columns, and five methods: ``encode(column)`` returns values of the unit, NaN
 where missing, and the labels that are unknown; ``decode(rows, drawn)`` returns values of rows of
 the unit, or of their means; ``log_unseen(column, n)`` returns what is added to log-probabilities
 for values that are not encoded as they are, after a fit to n rows; ``log_volume(rows)`` returns by
-how much log-densities of values exceed those of encoded rows. The last two may be 0 for all rows.
+how much log-densities of values exceed those of encoded rows; ``log_spread(column)`` returns what
+makes log-densities of values those in units of their spread. The last three may be 0 for all rows.
 ``is_named`` tells labels from numbers, ``is_bounded`` numbers of a bounded unit, and
 ``is_site`` columns that are encoded as one column for each value, by codes, -1 where missing.
 """
@@ -78,6 +79,9 @@ class NamedColumn:
 
     def log_unseen(self, column, n):
         return -np.log1p(n) * codes_of(self.values, column)[1]
+
+    def log_spread(self, column):
+        return 0.0
 
     def log_volume(self, rows):
         return 0.0
@@ -179,6 +183,9 @@ class NumberColumn:
             beyond = (held - self.upper) / self.deviation
             found[beyond > 0] -= np.log1p(beyond[beyond > 0])
         return found
+
+    def log_spread(self, column):
+        return np.log(self.deviation) if self.kind in ("positive", "bounded") else 0.0
 
     def log_volume(self, rows):
         return 0.0
@@ -368,6 +375,9 @@ class RealColumn(NumberColumn):
         x = np.clip(self._straight(np.clip(y, lower, upper)), self.lower, self.upper)
         return np.where(y <= lower, self.lower, np.where(y >= upper, self.upper, x))
 
+    def log_spread(self, column):
+        return np.log(self._spread)
+
     def log_volume(self, rows):
         """Return log dy/dx for encoded rows, 0 where missing, float64."""
         y = rows[:, 0].astype(np.float64)
@@ -446,6 +456,9 @@ class SpikedColumn(NumberColumn):
     def log_unseen(self, column, n):
         numbers = self._numbers(column)
         return self.others.log_unseen(np.where(numbers == self.spike, np.nan, numbers), n)
+
+    def log_spread(self, column):
+        return (self._numbers(column) != self.spike) * self.others.log_spread(column)
 
     def log_volume(self, rows):
         """Return log dy/dx for encoded rows, 0 at the spike and where missing, float64."""

@@ -203,6 +203,13 @@ class TableEncoder:
                 total += column.log_unseen(values, self.n_rows)
         return total
 
+    def log_spreads(self, columns):
+        """Return what makes log-densities of values those in units of the spread of a column."""
+        found = np.zeros((len(columns[0]), len(columns)))
+        for j, (column, values) in enumerate(zip(self.table, columns, strict=True)):
+            found[:, j] = column.log_spread(values)
+        return found
+
     def log_volume(self, rows):
         """Return by how much log-densities of rows of the table exceed those of encoded rows.
 

@@ -346,21 +346,28 @@ def test_the_default_machine_of_other_sparse_values_is_that_of_dense_ones():
         assert_array_equal(found, getattr(dense, method)(X[:5]))
 
 
-@pytest.mark.parametrize("factors", [(1e3, 1, 1, 1), (1e-6, 1, 1e6, 1), (1, 1, 1, 1e3)])
+@pytest.mark.parametrize("factors", [(1e3, 1, 1, 1), (1e-6, 1e3, 1e6, 1), (1, 1, 1, 1e3)])
 def test_scores_do_not_depend_on_units_of_measure(factors):
-    """Densities change by the factors of the columns; the last column is constant."""
+    """Densities of rows change by the factors of columns, of which the last is constant.
+
+    Those of features, which are compared with each other, do not change; column 1 has a spike.
+    """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 1)) + 0.5 * rng.normal(size=(80, 4))
     X[:, 2], X[:, 3] = np.exp(2 * X[:, 2]), 1
+    X[::2, 1] = 0
     rows = np.concatenate([X, X + np.eye(80, 4)])
     rbm = TabularRBM(2, covariance="full", n_iter=20)
-    scores = []
+    scores, features = [], []
     for unit in (np.ones(4), np.array(factors)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataRangeWarning)
             detector = RBMOutlierDetector(rbm, random_state=0).fit(X * unit)
             scores.append(detector.score_samples(rows * unit) + np.log(unit).sum())
-    assert_allclose(*scores, rtol=1e-6)
+            features.append(detector.score_features(rows[::40] * unit))
+    spikes = np.log(factors[1]) * (rows[:, 1] == 0)  # which have probabilities
+    assert_allclose(scores[0], scores[1] - spikes, rtol=1e-6)
+    assert_allclose(*features, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.law
