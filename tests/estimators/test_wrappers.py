@@ -442,6 +442,10 @@ def test_columns_that_are_dropped_are_named():
 
 @pytest.mark.parametrize("Wrapper", [RBMImputer, RBMOutlierDetector])
 def test_bad_input(Wrapper):
+    with pytest.raises(ValueError, match="estimator is None"):
+        Wrapper().set_params(estimator__n_components=4)
+    both = Wrapper().set_params(estimator=RBM(2), estimator__n_components=4)
+    assert both.estimator.n_components == 4
     with pytest.raises(ValueError, match="estimator"):
         Wrapper(LogisticRegression()).fit(bits())
     with pytest.raises(ValueError, match="no observed value"):
