@@ -44,7 +44,8 @@ class RBMImputer(TransformerMixin, Estimator):
         constant columns.
     add_indicator : bool, default=False
         Whether columns that say which values were missing are appended, one for each column with
-        missing values in ``fit`` (:class:`~sklearn.impute.MissingIndicator`).
+        missing values in ``fit`` (:class:`~sklearn.impute.MissingIndicator`). Names of columns
+        that are no strings become ``x0, x1, ...`` in DataFrames with indicators.
     random_state : int, RandomState instance or None, default=None
         Of the fit, if ``estimator`` has no own one, and of the chains by which values are imputed.
         Calls of ``transform`` use the same random numbers.
@@ -197,10 +198,12 @@ class RBMImputer(TransformerMixin, Estimator):
         indicators = self.indicator_.transform(_as_nan(missing))
         if not is_frame(tables[0]):
             return [np.hstack([table, indicators]) for table in tables]
-        names = self.get_feature_names_out()[len(kept) :]
-        columns = dict(zip(names, indicators.T, strict=True))
+        names = self.get_feature_names_out()
+        columns = dict(zip(names[len(kept) :], indicators.T, strict=True))
         if not hasattr(tables[0], "iloc"):  # polars
             return [table.hstack(type(table)(columns)) for table in tables]
+        # scikit-learn takes no names of which only some are strings
+        tables = [table.set_axis(names[: len(kept)], axis=1) for table in tables]
         return [table.assign(**columns) for table in tables]
 
     def get_feature_names_out(self, input_features=None):

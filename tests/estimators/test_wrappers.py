@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -271,6 +272,17 @@ def test_an_imputer_serves_in_a_pipeline_and_in_a_search():
     assert search.predict(X).shape == y.shape
     first, second = (search.best_estimator_[0].transform(X) for _ in range(2))
     assert_array_equal(first, second)
+
+
+def test_tables_with_indicators_have_names_that_scikit_learn_takes():
+    X = pd.DataFrame(bits(40))  # whose names are numbers
+    X.iloc[::5, 1] = np.nan
+    imputer = RBMImputer(RBM(2, n_iter=1), add_indicator=True)
+    other = SimpleImputer(add_indicator=True).set_output(transform="pandas")
+    names = list(other.fit_transform(X).columns)
+    assert list(imputer.fit_transform(X).columns) == list(imputer.get_feature_names_out()) == names
+    pipeline = make_pipeline(imputer, LogisticRegression()).fit(X, bits(40)[:, 0])
+    assert list(pipeline[-1].feature_names_in_) == names
 
 
 def test_the_random_state_of_a_wrapper_determines_its_fit():
