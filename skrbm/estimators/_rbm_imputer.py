@@ -17,7 +17,7 @@ from .._sklearn import (
     _get_output_config,
     _safe_indexing,
 )
-from ..inputs import in_library, is_frame
+from ..inputs import in_library, is_frame, with_values
 from ._shared import Estimator
 from ._training import keeps_features
 from ._wrapped import as_table, fit_density, observed_columns, rows_to_fit
@@ -229,18 +229,18 @@ def _with_observed(found, X, missing):
     """Return imputed rows with observed values as they were, also those that units do not take."""
     if not is_frame(found):
         return np.where(missing, found, np.asarray(X))
-    for j, name in enumerate(found.columns):
+    for j in range(found.shape[1]):
         column, known = _safe_indexing(found, j, axis=1), ~missing[:, j]
-        values, given = (
-            np.array(list(own), dtype=object) for own in (column, _safe_indexing(X, j, axis=1))
-        )
-        if (values[known] == given[known]).all():
+        given = _safe_indexing(X, j, axis=1)
+        values, observed = (np.array(list(own), dtype=object) for own in (column, given))
+        if (values[known] == observed[known]).all():
             continue
-        values = np.where(known, given, values).tolist()
+        values = np.where(known, observed, values).tolist()
+        filled = with_values(given if type(given) is type(column) else column, values)
         if hasattr(found, "iloc"):
-            found.isetitem(j, type(column)(values, index=found.index))
+            found.isetitem(j, filled)
         else:  # polars
-            found = found.with_columns(type(column)(name, values, strict=False))
+            found = found.with_columns(filled)
     return found
 
 

@@ -24,6 +24,7 @@ from ._frames import (
     is_frame,
     library_of,
     missing_values,
+    with_values,
 )
 from ._parameters import (
     LAYER_ATTRIBUTES,

@@ -129,6 +129,28 @@ def in_library(frame, library):
     return importlib.import_module(library).DataFrame(dict(zip(names, values, strict=True)))
 
 
+def with_values(column, values):
+    """Return a column of a DataFrame with a list of other values, none of which is missing.
+
+    The dtype is that of the column, with further categories at the end, if it holds the values
+    (floating-point numbers may be rounded), else that of the values.
+    """
+    dtype, is_pandas = column.dtype, hasattr(column, "iloc")
+    if is_pandas:
+        own = {"data": values, "index": column.index, "name": column.name}
+    else:  # not strict: mixed numbers are floating-point ones
+        own = {"values": values, "name": column.name, "strict": False}
+    try:
+        if str(dtype).startswith(("category", "Enum")):
+            ordered = {"ordered": dtype.ordered} if is_pandas else {}
+            dtype = type(dtype)(list(dict.fromkeys([*dtype.categories, *values])), **ordered)
+        found = type(column)(dtype=dtype, **own)
+    except (TypeError, ValueError, OverflowError):
+        return type(column)(**own)
+    is_float = dtype.kind == "f" if is_pandas else dtype.is_float()
+    return found if is_float or found.to_list() == values else type(column)(**own)
+
+
 def frame_of(library, table, values):
     """Return a DataFrame of values with the names and dtypes of the columns of a table.
 

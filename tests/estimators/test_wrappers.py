@@ -210,6 +210,61 @@ def test_observed_values_stay_as_they_are_where_the_units_do_not_take_them(libra
     assert set(found[missing][1:]) <= {"Lima", "Oslo", 1, 2, 3, 4, 5}
 
 
+@pytest.mark.filterwarnings("ignore:.*:skrbm.exceptions.DataRangeWarning")
+@pytest.mark.parametrize(
+    "library, kind, train, rows",
+    [
+        ("pandas", "category", ["a", "b"], ["z", None, "a"]),
+        ("pandas", "ordered", ["a", "b"], ["z", None, "a"]),
+        ("pandas", "category", [1, 2], [3, None, 1]),
+        ("pandas", "string", ["a", "b"], ["z", None, "a"]),
+        ("pandas", "object", ["a", "b"], ["z", None, "a"]),
+        ("pandas", "Int64", [1, 2], [2**60 + 1, None, 1]),
+        ("polars", "Categorical", ["a", "b"], ["z", None, "a"]),
+        ("polars", "Enum", ["a", "b"], ["z", None, "a"]),
+        ("polars", "Int32", [1, 2], [9, None, 1]),
+    ],
+)
+def test_columns_with_unseen_values_keep_their_dtypes(library, kind, train, rows):
+    module = pytest.importorskip(library)
+
+    def table(values):
+        if library == "polars":
+            dtype = getattr(module, kind)
+            dtype = dtype(sorted({*values} - {None})) if kind == "Enum" else dtype
+        else:
+            dtype = pd.CategoricalDtype(ordered=True) if kind == "ordered" else kind
+        numbers = np.arange(len(values)) / 7
+        return module.DataFrame({"t": module.Series(values, dtype=dtype), "x": numbers})
+
+    imputer = RBMImputer(SMALL_TABLE, random_state=0).fit(table(train * 20))
+    X = table(rows)  # after fit, since categories of polars may have one list for all columns
+    for filled in (imputer.transform(X), *imputer.impute(X, n_draws=2)):
+        given, found = X["t"], filled["t"]
+        values = list(found)
+        assert values[0] == rows[0] and values[1] in train and values[2] == rows[2]
+        if kind in ("category", "ordered", "Enum"):  # further categories are the last ones
+            own, first = list(found.dtype.categories), list(given.dtype.categories)
+            assert own[: len(first)] == first and {*own[len(first) :]} <= {*train}
+            assert type(found.dtype) is type(given.dtype)
+            assert kind == "Enum" or found.dtype.ordered == given.dtype.ordered
+        else:
+            assert type(found.dtype) is type(given.dtype) and found.dtype == given.dtype
+
+
+@pytest.mark.filterwarnings("ignore:.*:skrbm.exceptions.DataRangeWarning")
+@pytest.mark.parametrize("library, kind", [("pandas", "Int64"), ("polars", "Int32")])
+def test_imputed_numbers_are_not_rounded_by_the_dtype_of_other_rows(library, kind):
+    library = pytest.importorskip(library)
+    dtype = kind if library is pd else getattr(library, kind)
+    imputer = RBMImputer(RBM(2, visible="spin", n_iter=2), random_state=0)
+    imputer.fit(library.DataFrame({"a": [-1.0, 1.0] * 10, "b": [-1.0, 1.0] * 10}))
+    columns = {"a": [5, None], "b": [1, 1]}
+    columns = {name: library.Series(own, dtype=dtype) for name, own in columns.items()}
+    values = list(imputer.transform(library.DataFrame(columns))["a"])
+    assert values[0] == 5 and 0 < abs(values[1]) < 1
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars", "array"])
 def test_multiple_imputation_gives_tables_as_transform_does(library):
     table = mixed().assign(empty=None)
