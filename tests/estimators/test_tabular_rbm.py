@@ -170,10 +170,13 @@ def test_tables_of_polars():
             "s": ["u", "v", "w", None],
             "e": pl.Series(["a", "b", "a", None], dtype=pl.Enum(["a", "b", "c"])),
             "d": pl.Series(["1.25", "2.5", None, "7.125"]).cast(pl.Decimal(12, 3)),
+            "c": pl.Series(["red", "blue", None, "red"], dtype=pl.Categorical),
         }
     )
+    pl.Series(["green"], dtype=pl.Categorical)  # of another table
     rbm = fitted(X)
-    kinds = ["real", "rating", "binary", "categorical", "categorical", "real"]
+    kinds = ["real", "rating", "binary", "categorical", "categorical", "real", "binary"]
+    assert list(rbm._encoder.table[-1].values) == ["blue", "red"]
     assert list(rbm.kinds_.values()) == kinds
     made = rbm.sample(5, random_state=0)
     assert (
