@@ -284,9 +284,12 @@ class RealColumn(NumberColumn):
     y differ by the factor dy/dx. Within the range of the training data y is (x - centre) / scale,
     which does not depend on the column's unit of measure, or in skewed columns with a long tail a
     power of this (Yeo and Johnson 2000): the logarithm of 1 + x for power 0, and x for 1. Powers
-    from 0 to 2 have all real numbers as values. Beyond the range nothing is known of the scale: y
-    grows as the logarithm of the distance, without a jump of the slope. A value that is far off
-    then costs the square of a logarithm, tens of nats, rather than the square of its distance.
+    from 0 to 2 have all real numbers as values. The centre is the median and the scale the
+    interquartile range, or both are the least value if it is positive and this is nearer to a
+    normal distribution, as it is for log-normal values. Beyond the range nothing is known of the
+    scale: y grows as the logarithm of the distance, without a jump of the slope. A value that is
+    far off then costs the square of a logarithm, tens of nats, rather than the square of its
+    distance.
 
     Where many rows have the least or the greatest value, as clipped numbers do, it stands for all
     that a normal distribution has beyond: y leaps there by one of ``leaps``, to the mean of
@@ -314,17 +317,25 @@ class RealColumn(NumberColumn):
             column = replace(column, centre=centre, scale=column.deviation)
             return replace(column, deviation=1.0)._with_leaps(seen)
         low, centre, high = seen.quantiles([0.25, 0.5, 0.75])
-        column = replace(column, centre=float(centre), scale=float(high - low) or column.deviation)
+        scales = [(float(centre), float(high - low) or column.deviation)]
+        if column.lower > 0:  # with power 0, y is then log(x / lower)
+            scales.append((column.lower, column.lower))
+        columns = [replace(column, centre=centre, scale=scale) for centre, scale in scales]
         if column.lower < column.upper:
-            fit = minimize_scalar(
-                lambda power: -replace(column, power=power)._fitness(seen),
-                bounds=(0, 2),
-                method="bounded",
-                options={"xatol": 1e-3},
-            )
-            column = replace(column, power=round(float(fit.x), 2))
+            columns = [own._with_power(seen) for own in columns]
+        column = max(columns, key=lambda own: own._fitness(seen))
         deviation = seen.deviation(column._bent(seen.values)) or 1.0
         return replace(column, deviation=deviation)._with_leaps(seen)
+
+    def _with_power(self, seen):
+        """Return it with the power that brings observations nearest to a normal distribution."""
+        fit = minimize_scalar(
+            lambda power: -replace(self, power=power)._fitness(seen),
+            bounds=(0, 2),
+            method="bounded",
+            options={"xatol": 1e-3},
+        )
+        return replace(self, power=round(float(fit.x), 2))
 
     def _with_leaps(self, seen):
         """Return it with the leaps of a normal y of the observed median and shares of the ends."""

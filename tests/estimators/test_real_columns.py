@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from scipy import stats
 
 from skrbm import RBMClassifier, TabularRBM
 
@@ -160,3 +161,14 @@ def test_kinds_for_equations_that_need_precisions():
 def test_noise_of_skewed_columns_is_refused():
     with pytest.raises(ValueError, match="skewed"):
         fitted(amounts()).denoise(amounts(), noise_variance=0.1)
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1e4])
+def test_log_normal_columns_have_their_density(unit):
+    """On the training rows, so that differences are those of the transform and of learning."""
+    law, rng = stats.lognorm(1.0, scale=unit), np.random.default_rng(0)
+    table = pd.DataFrame({"x": law.rvs(4000, random_state=rng), "y": rng.normal(size=4000)})
+    rbm = TabularRBM(4, n_iter=20, random_state=0).fit(table)
+    assert rbm.kinds_["x"] == "skewed"
+    expected = law.logpdf(table["x"]) + stats.norm.logpdf(table["y"])
+    assert abs(rbm.score(table) - expected.mean()) < 0.05
