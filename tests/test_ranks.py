@@ -202,7 +202,7 @@ def test_gradients_of_real_weights_are_weighted_by_ranks():
         assert_allclose(found, 0.1 * (np.array([2.51, 0.51]) / 3.02 - 0.5), rtol=1e-6)
 
 
-def test_ranks_have_the_part_of_a_batch_that_their_rows_are():
+def test_ranks_are_weighted_by_their_rows_of_a_batch():
     """Of the first batch the first rank has 3 of 6 rows, and 2 of 5 of the second."""
     options = {"n_iter": 1, "batch_size": 6, "init": (np.zeros((1, 1)), np.zeros(1), np.zeros(1))}
     ascent = SGD(alpha=0.0, schedule="constant", average=False)  # weights stay 0, by constant rows

@@ -44,8 +44,8 @@ class RBMImputer(TransformerMixin, Estimator):
         constant columns.
     add_indicator : bool, default=False
         Whether columns that say which values were missing are appended, one for each column with
-        missing values in ``fit`` (:class:`~sklearn.impute.MissingIndicator`). Names of columns
-        that are no strings become ``x0, x1, ...`` in DataFrames with indicators.
+        missing values in ``fit`` (:class:`~sklearn.impute.MissingIndicator`). DataFrames whose
+        column names are not strings then have the names ``x0, x1, ...``.
     random_state : int, RandomState instance or None, default=None
         Of the fit, if ``estimator`` has no own one, and of the chains by which values are imputed.
         Calls of ``transform`` use the same random numbers.
@@ -164,7 +164,7 @@ class RBMImputer(TransformerMixin, Estimator):
             A DataFrame if ``fit`` had one, with indicators in the last columns.
         """
         table = self._completed(X)[0]
-        # scikit-learn makes objects of the columns of the other library
+        # scikit-learn would convert columns of the other library to the dtype object.
         return in_library(table, _get_output_config("transform", self)["dense"])
 
     def impute(self, X, n_draws=5):
@@ -202,7 +202,7 @@ class RBMImputer(TransformerMixin, Estimator):
         columns = dict(zip(names[len(kept) :], indicators.T, strict=True))
         if not hasattr(tables[0], "iloc"):  # polars
             return [table.hstack(type(table)(columns)) for table in tables]
-        # scikit-learn takes no names of which only some are strings
+        # scikit-learn does not support names of which only some are strings.
         tables = [table.set_axis(names[: len(kept)], axis=1) for table in tables]
         return [table.assign(**columns) for table in tables]
 

@@ -201,10 +201,10 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
     def score_features(self, X):
         """Compute the log-probability of each value given the other values of its row.
 
-        The lowest ones show which columns make a row improbable. Densities of the real columns of
-        a :class:`TabularRBM`, the default, are those in units of the spread of the column, so that
-        columns can be compared. Where the sum over a value has no closed form it is estimated to
-        about 0.1 nats, in about 10 ms for each value.
+        The lowest ones show which columns make a row improbable. If the estimator is a
+        :class:`TabularRBM`, as it is by default, real columns are measured in units of their
+        spread, so that scores of columns can be compared. Where the sum over a value has no closed
+        form it is estimated to about 0.1 nats, in about 10 ms for each value.
 
         Parameters
         ----------

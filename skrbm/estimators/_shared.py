@@ -225,14 +225,6 @@ def _named_optimizer(estimator):
     return f"{type(found).__name__}({changed})"
 
 
-def _no_object(estimator, key, name, given):
-    """Return the message of an error: a parameter is set of an object that is not there."""
-    if given is None:
-        return f"{key} cannot be set, since {name} is None: set {name} to an object first"
-    first = f": set {name}={_named_optimizer(estimator)} first" if name == "optimizer" else ""
-    return f"{key} needs an object with parameters for {name}, not {given!r}{first}"
-
-
 class Estimator(BaseEstimator):
     """scikit-learn's estimator, with clear errors about objects among the parameters."""
 
@@ -259,7 +251,16 @@ class Estimator(BaseEstimator):
         for key in params:
             name, _, nested = key.partition("__")
             if nested and name in own and not hasattr(own[name], "set_params"):
-                raise ValueError(_no_object(self, key, name, own[name]))
+                if own[name] is None:
+                    raise ValueError(
+                        f"{key} cannot be set, since {name} is None: set {name} to an object first"
+                    )
+                first = (
+                    f": set {name}={_named_optimizer(self)} first" if name == "optimizer" else ""
+                )
+                raise ValueError(
+                    f"{key} needs an object with parameters for {name}, not {own[name]!r}{first}"
+                )
         return super().set_params(**params)
 
     def _validate_params(self):

@@ -35,8 +35,9 @@ class TabularRBM(BaseRBM):
         objects and pandas or polars categories.
 
         Whole numbers of a range of at most 20 are "discrete", with a weight for each value, if at
-        most a third of the rows has none, and 50 rows or more are observed for each value, or 20
-        whose shares have a larger held-out likelihood than a beta-binomial distribution; else
+        most a third of the rows is missing, and there are at least 50 rows for each value; or at
+        least 20, if the shares of the values predict held-out rows better than a beta-binomial
+        distribution; else
         "rating", binomial from the smallest to the largest. Floats with missing values are integers
         here if they are whole with a range of at most 20.
 
@@ -83,8 +84,8 @@ class TabularRBM(BaseRBM):
     intercept_visible_ : array of shape (n_encoded,)
         Biases of the columns of the units.
     precision_visible_ : array of shape (n_encoded,) or (n_encoded, n_encoded)
-        Only if there are real columns, which are standardized, as in :class:`RBM`; 0 for other
-        columns. With ``covariance="full"`` it is a matrix.
+        Only if there are real columns, as in :class:`RBM`, but of the standardized columns; 0 for
+        columns of other kinds. With ``covariance="full"`` it is a matrix.
     {others_hidden_}
     kinds_ : dict
         The kind of each column of X by its name, or by its number.

@@ -13,7 +13,7 @@ def values_of(X, j, column):
     """Return the values that the dtype of a column declares, or else those that it has."""
     dtype = getattr(column_of(X, j), "dtype", None) if is_frame(X) else None
     declared = getattr(dtype, "categories", None)
-    # Those of polars' Categorical are of all columns that the process has had, not of this one.
+    # The dtype Categorical of polars has the categories of all columns in the process.
     if np.iterable(declared) and type(dtype).__name__ != "Categorical":
         return given_values(declared, j)
     values = column[~missing_values(column)]

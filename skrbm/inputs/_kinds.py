@@ -5,8 +5,9 @@ A column has a ``name``, the ``dtype`` of the user's column, a ``kind``, the ``u
 where missing, and the labels that are unknown; ``decode(rows, drawn)`` returns values of rows of
 the unit, or of their means; ``log_unseen(column, n)`` returns what is added to log-probabilities
 for values that are not encoded as they are, after a fit to n rows; ``log_volume(rows)`` returns by
-how much log-densities of values exceed those of encoded rows; ``log_spread(column)`` returns what
-makes log-densities of values those in units of their spread. The last three may be 0 for all rows.
+how much log-densities of values exceed those of encoded rows; ``log_spread(column)`` returns
+what to add to log-densities to express them in units of the spread of the column. The last three
+may be 0 for all rows.
 ``is_named`` tells labels from numbers, ``is_bounded`` numbers of a bounded unit, and
 ``is_site`` columns that are encoded as one column for each value, by codes, -1 where missing.
 """
@@ -98,9 +99,9 @@ class NumberColumn:
 
     "rating" has a few whole numbers, and so has a :class:`DiscreteColumn`; "count" has whole
     numbers from 0 on, "positive" numbers from 0 on, and "bounded" numbers within the range of the
-    training data. A number that the unit does not have is encoded
-    as the nearest one that it has, and all numbers of a column that is constant in training as its
-    one. Counts and positive numbers beyond ``upper`` are encoded as those of a :class:`RealColumn`.
+    training data. A number that the unit does not have is encoded as the nearest one that it has,
+    and all numbers of a column that is constant in training as its one. Counts and positive numbers
+    beyond ``upper`` are encoded as those of a :class:`RealColumn`.
 
     Parameters
     ----------

@@ -218,9 +218,8 @@ class ObservedColumn:
         are rows to learn these from, fewer if the shares of the values are not smooth; else
         "rating", which has one weight for each hidden unit. With 64 rows a value or more, answers
         of a factor model and choices of groups have 1.5 to 6.4 nats more than as "rating", 1.2 to
-        9.1 more than as "real", and errors that are 1 to 10 % smaller than of both. With
-        10 to 30 rows a value, errors of answers are 5 to 41 % larger if all columns
-        are "discrete", and at most 2 % if those are whose shares are not smooth
+        9.1 more than as "real", and errors that are 1 to 10 % smaller than of both. With 10 to 30
+        rows a value, errors of answers are 5 to 41 % larger if all columns are "discrete"
         (``examples/benchmarks/tables.py --kinds``). The sites of many values that are missing learn
         slowly: with 60 % of them, errors were those of the means.
         """

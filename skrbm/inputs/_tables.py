@@ -204,7 +204,7 @@ class TableEncoder:
         return total
 
     def log_spreads(self, columns):
-        """Return what makes log-densities of values those in units of the spread of a column."""
+        """Return what to add to log-densities of values to express them in units of the spread."""
         found = np.zeros((len(columns[0]), len(columns)))
         for j, (column, values) in enumerate(zip(self.table, columns, strict=True)):
             found[:, j] = column.log_spread(values)

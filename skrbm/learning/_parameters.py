@@ -26,10 +26,10 @@ _SPARSE_MEAN = 0.1  # of hidden units that are to be sparse
 # about equal divergence are that much shorter, as the free energy of a document varies with it.
 _SPARSE_WORDS = 100.0
 _NARROW = 0.4  # part of the data's covariance that visible units have at first given hidden ones
-_MOST_GROWTH = 10.0  # of a precision in a step, which a chain far from the data may ask for
 _FIRST_WEIGHT = 1.0  # largest standard deviation of first weights to them, by bits
 _BELOW_SPLIT = 0.95  # of the first squared weights at which the distribution splits
 _FIRST_FIELD = 4.0  # and of the fields that these make
+_MOST_GROWTH = 10.0  # factor of a precision in a step; a chain far from the data may give 300
 # Largest square of a coupling to units without bounds, as a part of what cannot be normalized.
 _FIRST_COUPLING = 0.03
 
@@ -418,14 +418,14 @@ class StandardParameters(NaturalParameters):
         unit, *units = machine.units
         joint, has_own = own.joint, self.root is None or len(self._rest[0])
         columns = unit.project(own._replace(joint=None)) if has_own else own._replace(joint=None)
-        if joint is not None:  # as it was where the new one is not positive definite, or far larger
+        if joint is not None:  # kept if the new one is not positive definite, or far larger
             before = machine.thetas[0].joint
             inward = 0.5 * (joint + joint.T)
             outward = self._inverse[1] @ inward @ self._inverse[0]
             outward = 0.5 * (outward + outward.T)
-            is_definite = _has_floor(inward, unit.min_precision) & _has_floor(outward)
-            is_definite &= _has_floor(_MOST_GROWTH * before - outward)
-            joint = namespace(joint).where(is_definite, outward, before)
+            is_valid = _has_floor(inward, unit.min_precision) & _has_floor(outward)
+            is_valid = is_valid & _has_floor(_MOST_GROWTH * before - outward)
+            joint = namespace(joint).where(is_valid, outward, before)
         own = self._scaled(columns, 1 / scale)
         own = own._replace(field=self._outward(columns.field), joint=joint)
         own = own._replace(field=own.field + self._pull(own))

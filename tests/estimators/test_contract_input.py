@@ -67,7 +67,7 @@ def test_bad_data(Estimator):
 
 
 @pytest.mark.parametrize("Estimator", with_parameters("init"))
-def test_parameters_to_start_with_are_of_as_many_columns(Estimator):
+def test_init_must_have_as_many_columns(Estimator):
     first = learn(small(Estimator), binary_data())
     for n_features in (7, 9):
         with pytest.raises(ValueError, match=r"init has 8|init does not fit"):

@@ -327,7 +327,7 @@ def test_discrete_columns_have_the_values_that_were_seen():
         ([1, 8, 28, 56, 70, 56, 28, 8, 1], 500, "discrete"),
     ],
 )
-def test_whole_numbers_have_own_parameters_where_rows_tell_these(weights, n, kind):
+def test_kinds_of_whole_numbers_depend_on_their_rows_and_shares(weights, n, kind):
     values = np.repeat(np.arange(9), np.ceil(np.array(weights) / sum(weights) * n).astype(int))
     X = pd.DataFrame({"stars": values, "size": np.random.default_rng(0).normal(size=len(values))})
     assert fitted(X, n_iter=1).kinds_["stars"] == kind

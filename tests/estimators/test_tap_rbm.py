@@ -134,9 +134,9 @@ def test_solutions_are_compared_with_an_exact_log_z(strength):
         warnings.simplefilter("always")
         flattering = rbm.tap_log_likelihood(X)[0] - rbm.score(X)
     assert (flattering > 0.5) == (strength == 12.0) and not 0.05 < flattering < 0.5
-    told = [str(found.message) for found in record if found.category is LikelihoodWarning]
-    assert len(told) == (flattering > 0.1)
-    assert all(f"{flattering:.2g} nats too large" in message for message in told)
+    messages = [str(found.message) for found in record if found.category is LikelihoodWarning]
+    assert len(messages) == (flattering > 0.1)
+    assert all(f"{flattering:.2g} nats too large" in message for message in messages)
 
 
 # -------------------------------------------------------------------- a step of learning
