@@ -277,7 +277,7 @@ def test_energies_of_thetas_for_each_row(kinds):
 
 
 def test_free_energies_of_thetas_for_each_row(monkeypatch):
-    monkeypatch.setattr(_energy, "_BLOCK_ROWS", 3)
+    monkeypatch.setattr(_energy, "block_rows", lambda: 3)
     machine, singles, (X, _) = of_rows(("gaussian", "bernoulli"))
     expected = [_energy.free_energy(m, X[r : r + 1])[0] for r, m in enumerate(singles)]
     assert_allclose(_energy.free_energy(machine, X), expected, rtol=1e-12)

@@ -1,6 +1,7 @@
 """Array libraries behind one interface: namespaces, products, random numbers and threads."""
 
 from ._columns import (
+    block_rows,
     dense,
     dense_rows,
     has_missing,

@@ -9,6 +9,8 @@ import scipy.sparse as sp
 from ._namespace import as_like, cast, from_numpy, is_finite, is_foreign, namespace
 from ._types import Array, Index
 
+_ROWS, _ELEMENTS = 1024, 2**20  # of blocks of rows: at most so many, and about so many numbers
+
 
 def squared(X: Array) -> Array:
     """X * X elementwise, for a dense or a sparse X."""
@@ -78,7 +80,12 @@ def last_rows(X: Array, n: int) -> Array:
     return X[max(0, size - n) : size, ...]  # slices of some libraries may not go beyond the ends
 
 
-def row_blocks(X: Array, size: int) -> Iterator[Array]:
+def block_rows(width: int = 1) -> int:
+    """Return how many rows to compute together, where a row takes ``width`` numbers of memory."""
+    return max(1, min(_ROWS, _ELEMENTS // max(width, 1)))
+
+
+def row_blocks(X: Array, size: int = _ROWS) -> Iterator[Array]:
     """Yield the rows of an array in blocks of at most ``size`` rows.
 
     Slices end at the last row at most: other libraries need not clip them as NumPy does.

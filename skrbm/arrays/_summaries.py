@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ._columns import (
+    block_rows,
     column_ends,
     dense,
     has_missing,
@@ -19,8 +20,6 @@ from ._columns import (
 )
 from ._namespace import cast, from_numpy, namespace, to_numpy
 from ._types import Array
-
-_BLOCK_ELEMENTS = 2**16  # of dense rows that are summed together, 512 KiB in float64
 
 
 class Columns:
@@ -144,7 +143,7 @@ class Columns:
     def _mean(self, sums: Callable[[Array, np.ndarray], Array]) -> Array:
         """Return the sum of ``sums(rows, weights)`` of blocks of rows, over the sum of weights."""
         total: Array = 0.0
-        size = max(1, _BLOCK_ELEMENTS // self.shape[1])
+        size = block_rows(self.shape[1])
         for start in range(0, self.shape[0], size):
             block = slice(start, min(start + size, self.shape[0]))
             rows = block if self.index is None else self.index[block]
@@ -189,7 +188,7 @@ class ColumnSummary:
         missing = has_missing(values)
         self.has_missing |= missing
         self.shape = self.shape[0] + X.shape[0], X.shape[1]
-        for rows in row_blocks(values, max(1, _BLOCK_ELEMENTS // X.shape[1])):
+        for rows in row_blocks(values, block_rows(X.shape[1])):
             self._add(_wide(rows), missing)
 
     def _add(self, rows: Array, missing: bool) -> None:

@@ -24,7 +24,6 @@ from ._recipe import Recipe, layer_sizes
 from ._shared import FIXED_POINTS, optimizer_of, shares_parameters, units_of
 from ._tap_rbm import TAPRBM
 
-_BLOCK_ROWS = 1000  # rows whose hidden units are drawn together
 _COMPLETION = 5  # sweeps that draw what is missing
 
 
@@ -360,7 +359,7 @@ def _hidden_samples(rbm, X, rng):
     What is missing in a row is drawn given what is observed, from its solved means.
     """
     machine, parts = rbm.machine_, []
-    for rows in row_blocks(X, _BLOCK_ROWS):
+    for rows in row_blocks(X):
         if has_missing(rows):
             rows = completed(machine, rbm.impute(rows), rows == rows, rng, _COMPLETION)
         parts.append(machine.units[1].sample(condition(machine, visible_rows(rbm, rows)), rng))

@@ -26,7 +26,7 @@ from ..inputs import check_held, check_rows
 from ..units import Theta
 from ._encoded import blocks_of, decoded
 
-_BLOCK_ROWS, _N_SWEEPS, _DAMPING = 1024, 300, 0.7
+_N_SWEEPS, _DAMPING = 300, 0.7
 _N_STEPS = 200  # of the chain of a row
 
 
@@ -143,7 +143,7 @@ def denoised(model, Y, noise, *, prior_mean, n_starts, n_steps, return_std, rand
             return mean, mean - mean * mean
         blocks = [
             _solved(machine, prior, noise.evidence(unit, rows), method, n_steps, n_starts, rng)
-            for rows in row_blocks(Y, _BLOCK_ROWS)
+            for rows in row_blocks(Y)
         ]
         return tuple(namespace(Y).concat(parts, axis=0) for parts in zip(*blocks, strict=True))
 

@@ -42,8 +42,6 @@ from ._log_partition import checked_log_partition, solved_log_partition
 from ._posterior import N_STEPS, chains_of, drawn_given, hidden_means, imputed
 from ._shared import Estimator
 
-_BLOCK_ROWS = 1024  # whose log-weights are computed together
-
 
 def _has_one_density(estimator):
     if estimator._has_lengths:
@@ -119,7 +117,7 @@ class DensityModel(
     def _by_blocks(self, function, X, dtype):
         """Return ``function(rows)`` of blocks of X, as the machine's units take them."""
         X = visible_rows(self, X, dtype, missing=True)
-        parts = [function(rows) for rows in row_blocks(X, _BLOCK_ROWS)]
+        parts = [function(rows) for rows in row_blocks(X)]
         return namespace(parts[0]).concat(parts, axis=0)
 
     @by_blocks

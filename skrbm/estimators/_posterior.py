@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from .._checks import check_count
 from ..arrays import (
     CommonRng,
+    block_rows,
     cast,
     dense,
     make_rng,
@@ -50,9 +51,7 @@ _N_STEPS_OF_SAMPLE, _N_STEPS_OF_LADDER = 100, 40
 _N_CHECKED = 100  # chains of each start that show whether chains mix
 _MOST_WEIGHTS = 2**15  # of a machine for which a ladder is built if they do not
 _MOST_ELEMENTS = 2**24  # of the visible values of all rungs that are sampled together
-_SUMMED_ELEMENTS = 2**17  # of rows whose hidden units are summed over together
 _IMPUTE_SWEEPS, _IMPUTE_DAMPING = 1000, 0.2
-_BLOCK_ROWS = 1024
 
 
 # ------------------------------------------------------------------------------- samplers
@@ -224,7 +223,7 @@ def imputed(model, X, method, n_steps, random_state):
     def means(X, observed):
         if not is_auto:
             return sampled(X, observed)
-        size = max(1, _SUMMED_ELEMENTS // X.shape[1])
+        size = block_rows(X.shape[1])
         parts = []
         for rows, seen in zip(row_blocks(X, size), row_blocks(observed, size), strict=True):
             _, holes = rows_with_holes(seen)
@@ -268,7 +267,7 @@ def hidden_means(model, X):
         rng = CommonRng(make_rng(model._evaluation_seed, machine.weights[0]), X.shape[0])
         return clamped_mean(machine, X, observed, rng, N_STEPS, layer=1)
 
-    for rows in row_blocks(X, _BLOCK_ROWS):
+    for rows in row_blocks(X):
         rows, observed = split_missing(dense(rows), filling)
         found = machine.units[1].mean(condition(machine, rows))
         if observed is not None:

@@ -10,7 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import InstanceOf, StrOptions, _fit_context
-from ..arrays import copied, is_foreign, make_rng, one_blas_thread
+from ..arrays import copied, is_foreign, make_rng, one_blas_thread, row_blocks
 from ..inference import map_rows
 from ..inputs import (
     Effects,
@@ -31,7 +31,6 @@ from ._recipe import Recipe, check_layers
 from ._shared import Estimator, optimizer_of, shares_parameters
 from ._training import is_automatic, keeps_features, seeds_of_fit, trainer_of
 
-_BLOCK_ROWS = 1024  # of users that are scored together
 # Penalty over the share of users who rate an item: weights of ratings that are spread evenly over
 # the items stay at 0 from 0.4 on, and the best penalty is from 0.15 to 0.3.
 _MOST_PENALTY = 0.2
@@ -346,8 +345,8 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         machine, seen = self.machine_, self._seen(X)
         if not seen.nnz:
             raise ValueError("X has no rating")
-        blocks = [seen[i : i + _BLOCK_ROWS] for i in range(0, seen.shape[0], _BLOCK_ROWS)]
-        errors = np.concatenate([self._errors_of_others(machine, block) for block in blocks])
+        errors = [self._errors_of_others(machine, block) for block in row_blocks(seen)]
+        errors = np.concatenate(errors)
         return -float(np.sqrt(np.mean(errors**2)))
 
     def _errors_of_others(self, machine, seen):

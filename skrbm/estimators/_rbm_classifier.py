@@ -46,7 +46,6 @@ from ._tabular_rbm import TabularRBM
 from ._targets import check_known, check_targets, targets_of
 from ._training import check_settings_of_ranks, keeps_features
 
-_BLOCK_ROWS = 1024  # whose probabilities are computed together
 _MAX_LABELS = 12  # binary ones, whose values are summed over
 
 
@@ -316,7 +315,7 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         machine = self.machine_
         parts = [
             function(machine, cast(block, machine.dtype) if not sp.issparse(block) else block)
-            for block in row_blocks(rows, _BLOCK_ROWS)
+            for block in row_blocks(rows)
         ]
         return namespace(parts[0]).concat(parts, axis=0)
 

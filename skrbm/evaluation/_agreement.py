@@ -8,11 +8,10 @@ import numpy as np
 from scipy.special import chdtri, ndtr, stdtrit
 from sklearn.neighbors import NearestNeighbors
 
-from ..arrays import row_blocks
+from ..arrays import block_rows, row_blocks
 
 N_STD = 4  # standard errors of a significant difference: a chance of 3e-5 for a normal one
 _MAX_MOMENTS = 5000  # of each order
-_BLOCK_ROWS = 128
 _N_COVARIANCE_ROWS = 300  # for the degrees of freedom of moments
 _LEVEL = 1e-4  # probability of an error above its limit
 
@@ -104,7 +103,7 @@ def _products(rows, index):
 def _mean_variance(rows, function):
     """Return mean and variance over rows of a function of blocks of rows."""
     total = squares = 0.0
-    for block in row_blocks(rows, _BLOCK_ROWS):
+    for block in row_blocks(rows, block_rows(_MAX_MOMENTS)):
         values = function(block)
         total = total + values.sum(axis=0)
         squares = squares + (values**2).sum(axis=0)

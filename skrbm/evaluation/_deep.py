@@ -17,7 +17,6 @@ from ..inference import (
 from ..inputs import split_missing
 from ..machine import hidden_layers, input_field, log_partition, n_enumerated
 
-_BLOCK_ROWS = 1000
 _LOG2_WORK = 18  # log2 of configurations times units to sum over in a row
 
 
@@ -87,7 +86,7 @@ def _by_blocks(density, function, X, machine=None):
     if density.precise:
         machine = machine.astype(namespace(machine.weights[0]).float64)
     parts = []
-    for rows in row_blocks(X, _BLOCK_ROWS):
+    for rows in row_blocks(X):
         rows = rows.astype(machine.dtype) if sp.issparse(rows) else cast(rows, machine.dtype)
         filling = machine.units[0].mean(machine.thetas[0])
         parts.append(full_and_others(partial(function, machine), rows, filling))

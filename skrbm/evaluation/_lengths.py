@@ -13,7 +13,15 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..arrays import log_sum_exp, one_blas_thread, row_blocks, sigmoid, take_rows, to_numpy
+from ..arrays import (
+    block_rows,
+    log_sum_exp,
+    one_blas_thread,
+    row_blocks,
+    sigmoid,
+    take_rows,
+    to_numpy,
+)
 from ..inference import Gibbs, resampled_index
 from ..machine import conditional, precise_free_energy
 from ..units import Multinomial, log_weight
@@ -24,7 +32,6 @@ _SPREAD = 0.15  # standard deviation of log weights by one step, in nats
 _RESAMPLED = 0.5  # effective part of a run below which its chains are resampled
 _LARGEST = 10.0  # variance of the logarithms of runs, above which it tells no more
 _EXACT = 2**12  # configurations of hidden units that are summed over
-_BLOCK_ROWS = 256  # configurations that are multiplied with the weights together
 
 
 class LengthPartitions(NamedTuple):
@@ -76,7 +83,7 @@ def length_partitions(machine, rng, longest, n_chains=_CHAINS):
         total = unit.n_configurations(n_hidden)
         rows = unit.configurations(n_hidden, np.arange(total))
         log_weights = log_weight(machine.thetas[1], rows) + np.log(total)
-        slopes = np.concatenate([slopes_of(part) for part in row_blocks(rows, _BLOCK_ROWS)])
+        slopes = np.concatenate([slopes_of(part) for part in row_blocks(rows, block_rows(n_words))])
         return LengthPartitions(
             np.zeros(1), log_weights[None, None, :], slopes[None, None, :], log_z0
         )

@@ -1,10 +1,9 @@
 """The pseudo-likelihood, which needs no log Z."""
 
-from ..arrays import cast, namespace, row_blocks, softplus
+from ..arrays import block_rows, cast, namespace, row_blocks, softplus
 from ..machine import above_visible, hidden_layers, input_field, log_partition, n_enumerated
 from ._density import density_of
 
-_BLOCK_ELEMENTS = 2**22  # of the largest temporary array in blockwise evaluation
 _MAX_HIDDEN = 12  # units that are enumerated for each row and bit
 
 
@@ -37,9 +36,8 @@ def pseudo_log_likelihood(model, X):
             "estimate the likelihood by log_partition('ais')"
         )
     X = density.visible(X)
-    block, parts = max(1, _BLOCK_ELEMENTS // max(machine.n_units)), []
-    W, bias = machine.weights[0], machine.thetas[0].field
-    for rows in row_blocks(X, block):
+    parts, W, bias = [], machine.weights[0], machine.thetas[0].field
+    for rows in row_blocks(X, block_rows(max(machine.n_units))):
         field, xp = input_field(machine, 1, (rows, None)), namespace(rows)
         here, total = log_partition(hidden_layers(machine, field)), 0.0
         for i in range(rows.shape[1]):

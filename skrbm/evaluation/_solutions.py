@@ -9,12 +9,20 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._checks import check_number, look_up
-from ..arrays import cast, from_numpy, make_rng, namespace, one_blas_thread, row_blocks, to_numpy
+from ..arrays import (
+    block_rows,
+    cast,
+    from_numpy,
+    make_rng,
+    namespace,
+    one_blas_thread,
+    row_blocks,
+    to_numpy,
+)
 from ..inference import FixedPoint, map_rows, resolve, solve_to_convergence
 from ._density import density_of, in_float64
 
 _TOLERANCES = 1e-1, 1e-2, 1e-3
-_BLOCK_ELEMENTS = 2**20  # of the largest array of a block of starts
 _PROBES = 8  # columns to compare before all of them
 
 
@@ -106,7 +114,7 @@ def find_solutions(machine, method, starts, unique_tol=1e-2):
     double, sizes, pieces = in_float64(machine), [], []
     first = method.state_at(double, cast(starts[:1, :], double.dtype))
     map_rows(lambda leaf: sizes.append(math.prod(leaf.shape)), first)
-    for rows in row_blocks(starts, max(1, _BLOCK_ELEMENTS // max(sizes))):
+    for rows in row_blocks(starts, block_rows(max(sizes))):
         start = method.state_at(double, cast(rows, double.dtype))
         state, _, residual, converged = solve_to_convergence(method, double, start)
         numbers = residual, converged, -method.log_partition(double, state)

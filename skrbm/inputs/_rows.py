@@ -306,7 +306,7 @@ def has_fractions(X, unit):
     xp = namespace(X)
     if not unit.has_bits or not xp.isdtype(X.dtype, "real floating"):
         return False
-    return any(bool(xp.any((rows > 0) & (rows < 1))) for rows in row_blocks(X, 1024))
+    return any(bool(xp.any((rows > 0) & (rows < 1))) for rows in row_blocks(X))
 
 
 def split_missing(X, filling=None):

@@ -4,10 +4,18 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._sklearn import _check_sample_weight
-from ..arrays import cast, from_numpy, has_missing, namespace, row_blocks, take_rows, to_numpy
+from ..arrays import (
+    block_rows,
+    cast,
+    from_numpy,
+    has_missing,
+    namespace,
+    row_blocks,
+    take_rows,
+    to_numpy,
+)
 from ._blocks import RowBlocks
 
-_BLOCK_ELEMENTS = 2**16  # values of a block of rows, 512 KiB in float64
 _MAX_REPEATED = 10**8  # rows of an epoch by whole weights, whose index array takes 800 MB
 _LEAST_TOTAL, _LARGEST_TOTAL = 1e-100, 1e100  # of weights, whose products do not overflow
 _ROUNDING = 1e-12  # difference of the keys of equal rows, relative to the largest key
@@ -108,7 +116,7 @@ def _keys(arrays):
 
 def _block_rows(X):
     columns = X.nnz // X.shape[0] + 1 if sp.issparse(X) else X.shape[1]
-    return max(1, _BLOCK_ELEMENTS // columns)
+    return block_rows(columns)
 
 
 def _are_equal(arrays, first, second):

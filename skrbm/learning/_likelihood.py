@@ -7,7 +7,16 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._ranks import ranks
-from ..arrays import cast, dense, main_directions, make_rng, namespace, row_sums, to_numpy
+from ..arrays import (
+    block_rows,
+    cast,
+    dense,
+    main_directions,
+    make_rng,
+    namespace,
+    row_sums,
+    to_numpy,
+)
 from ..evaluation._lengths import length_partitions
 from ..evaluation._observed import QUICK
 from ..exceptions import DivergenceError
@@ -20,7 +29,6 @@ from ._tracking import LogPartitionTracker
 
 _ROWS = 1000  # training rows whose likelihood is measured
 _FEWER_ROWS = 256  # of these, where values of the rows are kept at once
-_BLOCK_ELEMENTS = 2**16  # of rows that are measured together, where batches are small
 _SHARE = 0.1  # of the cost of learning that estimates of log Z may have
 _FREE = 2**28  # multiplications that they may always have in a fit: some 50 ms
 _LAST = 2**34  # multiplications of the estimate at the end of a fit without one: some seconds
@@ -98,9 +106,8 @@ class LikelihoodMonitor(Monitor):
         self.seed, chains = seed, np.random.SeedSequence(seed.generate_state(4).tolist())
         self.train, self.weights = self._some_by_weight(train, np.random.default_rng(chains))
         self._tracker = LogPartitionTracker(self._independent_units, chains, self._some_rows)
-        few = _BLOCK_ELEMENTS // max(1, rows.X.shape[1])
         most = most_rows(rows.X.shape[1])
-        self.block_rows = min(most, max(batch_size, 64, min(few, 256)))
+        self.block_rows = min(most, max(batch_size, block_rows(rows.X.shape[1])))
         self.budget = None  # cost that log Z may have now, in units of learning from a row
         self.log_z = self.end = None  # of the last epoch, and the machine and state after it
 

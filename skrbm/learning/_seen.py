@@ -6,14 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..arrays import matmul
+from ..arrays import block_rows, matmul
 from ..inputs import rows_of_entries
 from ..machine import Moments, condition
 from ..units import Theta
 from ._length import StepLength
 from ._model_phase import ModelPhase
-
-_ELEMENTS = 2**20  # of the weights of entries that are multiplied together
 
 
 class SeenState(NamedTuple):
@@ -32,7 +30,7 @@ def fields_of_entries(machine, hidden, X):
     Only the weights of these units are read.
     """
     W, places, rows = machine.weights[0].T, X.indices, rows_of_entries(X)
-    size = max(1, _ELEMENTS // W.shape[1])
+    size = block_rows(W.shape[1])
     found = np.empty(X.nnz, dtype=W.dtype)
     for start in range(0, X.nnz, size):
         part = slice(start, start + size)

@@ -8,12 +8,20 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..arrays import Array, cast, cholesky, matmul, namespace, row_sums, take_rows, to_numpy
+from ..arrays import (
+    Array,
+    block_rows,
+    cast,
+    cholesky,
+    matmul,
+    namespace,
+    row_sums,
+    take_rows,
+    to_numpy,
+)
 from ..exceptions import DivergenceError
 from ..units import Theta, Unit
 from ._machine import Layers, Machine, condition
-
-_BLOCK_ROWS = 1024  # rows whose free energies are computed together
 
 
 def coupling(machine: Machine, matrices: Sequence[Array], layers: Layers, power: int = 1) -> Array:
@@ -94,9 +102,10 @@ def precise_free_energy(machine: Machine, X: Array) -> Array:
     """
     machine, n = in_double(machine), X.shape[0]
     parts = []
-    for start in range(0, n, _BLOCK_ROWS):
-        block = slice(start, min(start + _BLOCK_ROWS, n))
-        rows = X if n <= _BLOCK_ROWS else take_rows(X, block)
+    size = block_rows()
+    for start in range(0, n, size):
+        block = slice(start, min(start + size, n))
+        rows = X if n <= size else take_rows(X, block)
         sparse = sp.issparse(rows)
         rows = rows.astype(machine.dtype, copy=False) if sparse else cast(rows, machine.dtype)
         parts.append(free_energy(machine.rows(block), rows))

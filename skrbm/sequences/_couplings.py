@@ -3,13 +3,11 @@
 import numpy as np
 
 from .._checks import check_count, look_up
-from ..arrays import to_numpy
+from ..arrays import block_rows, to_numpy
 from ..inputs import check_weights, one_hot
 from ..machine import Machine
 from ..units import Categorical
 from ._alphabet import check_codes
-
-_BLOCK_ELEMENTS = 2**22  # inputs of hidden units that are summed over together
 
 
 def sequence_machine(model):
@@ -106,7 +104,7 @@ def _variance(machine, inputs, W, codes, weights):
 def _difference(machine, inputs, W, codes, weights):
     n_hidden, n_sites, n_letters = W.shape
     unit, found, sites = machine.units[1], np.zeros(2 * W.shape[1:]), W.transpose(1, 2, 0)
-    step = max(1, _BLOCK_ELEMENTS // (n_letters**2 * n_hidden))
+    step = block_rows(n_letters**2 * n_hidden)
     for start in range(0, len(codes), step):
         rows = slice(start, start + step)
         for i in range(n_sites):

@@ -5,12 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from .._checks import check_count, check_number
-from ..arrays import make_rng, one_blas_thread, to_numpy
+from ..arrays import block_rows, make_rng, one_blas_thread, to_numpy
 from ..inference import chain_ends
 from ..machine import precise_free_energy
 from ._couplings import sequence_machine
-
-_BLOCK_ROWS = 512  # sequences whose one-hot columns are in float64 together
 
 
 @one_blas_thread
@@ -48,8 +46,8 @@ def design(model, n_samples=1, *, temperature=1.0, n_steps=100, random_state=Non
     rng = make_rng(random_state, machine.weights[0])
     starts = to_numpy(model.starts_)
     index, codes, free_energies = rng.integers(starts.shape[0], n_samples), [], []
-    for first in range(0, n_samples, _BLOCK_ROWS):
-        block = starts[index[first : first + _BLOCK_ROWS]].astype(np.float64)
+    for part in np.split(index, range(block_rows(), n_samples, block_rows())):
+        block = starts[part].astype(np.float64)
         rows = chain_ends(cold, rng, block, n_steps)
         codes.append(rows.reshape(len(rows), -1, n_letters).argmax(axis=2).astype(np.int8))
         free_energies.append(precise_free_energy(machine, rows))

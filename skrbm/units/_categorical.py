@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from .._checks import check_count
 from ..arrays import (
+    block_rows,
     cast,
     cumulative_sum,
     dense_rows,
@@ -22,7 +23,6 @@ from ..arrays import (
 )
 from ._base import Theta, Unit, digits
 
-_BLOCK_ROWS = 1024  # rows that are checked together
 _BLOCK_ELEMENTS = 2**16  # that NumPy draws together, in the cache of a core
 # Values of a site, on average, from which on sparse products take less time, or as much with few
 # sites or hidden units.
@@ -119,8 +119,9 @@ class Categorical(Unit):
             if not self._has_values(X.tocsr()):
                 raise ValueError(self._wrong_values)
             return
-        for start in range(0, X.shape[0], _BLOCK_ROWS):
-            index = np.arange(start, min(start + _BLOCK_ROWS, X.shape[0]))
+        size = block_rows(X.shape[1])
+        for start in range(0, X.shape[0], size):
+            index = np.arange(start, min(start + size, X.shape[0]))
             rows = dense_rows(X, from_numpy(index, X), working_dtype(X))
             xp, by_site = namespace(rows), self._by_site(rows, 0.0)
             right = (xp.sum(by_site, axis=-1) == 1) & (xp.max(by_site, axis=-1) == 1)

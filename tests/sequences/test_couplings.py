@@ -55,7 +55,7 @@ def pair_terms(table):
 
 @by_hidden
 def test_differences_over_all_sequences_are_the_pair_terms(hidden, monkeypatch):
-    monkeypatch.setattr("skrbm.sequences._couplings._BLOCK_ELEMENTS", 300)  # blocks of rows
+    monkeypatch.setattr("skrbm.sequences._couplings.block_rows", lambda width: 3)  # blocks of rows
     machine = random_machine(hidden)
     table = -free_energy(machine, rows_of(CODES)).reshape((LETTERS,) * SITES)
     found = effective_couplings(machine, CODES, method="difference")
