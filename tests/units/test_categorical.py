@@ -3,48 +3,23 @@
 Random tests use fixed seeds and a level of 1e-6 for each test.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from _exact import log_likelihood
 from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import logsumexp, softmax
 
 from skrbm.arrays import Columns, make_rng, to_numpy
-from skrbm.inference import Gibbs
-from skrbm.machine import Machine, data_moments, zero_sum
-from skrbm.units import Bernoulli, Categorical, Theta
+from skrbm.machine import Machine, zero_sum
+from skrbm.units import Categorical, Theta
 
 LEVEL = 1e-6
 dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 FIELDS = np.array(
     [[0.3, -1.0, 2.0, 0.0], [1e4, 0.0, 1e4, -1e4], [-700.0, -701.0, -702.0, -900.0], [0.0] * 4]
 )
-
-
-@dtypes
-def test_log_partition_and_mean(dtype):
-    unit, theta = Categorical(), Theta(FIELDS.astype(dtype))
-    tolerance = {"rtol": 1e-12} if dtype == np.float64 else {"rtol": 1e-5}
-    log_z, mean = unit.log_partition(theta), unit.mean(theta)
-    assert log_z.dtype == mean.dtype == dtype
-    # The sum over a layer's log-partition functions is that of its one variable.
-    assert log_z.shape == (4, 1)
-    assert_allclose(log_z[:, 0], logsumexp(theta.field.astype(float), axis=1), **tolerance)
-    assert_allclose(mean, softmax(theta.field.astype(float), axis=1), atol=1e-30, **tolerance)
-    assert unit.moments(theta)[1] is None
-    assert_array_equal(unit.moments(theta)[0], mean)
-
-
-@dtypes
-def test_mode_is_one_of_the_largest(dtype):
-    mode = Categorical().mode(Theta(FIELDS.astype(dtype)))
-    assert mode.dtype == dtype
-    assert_array_equal(mode, np.eye(4)[[2, 0, 0, 0]])
 
 
 @dtypes
@@ -71,25 +46,6 @@ def test_samples_at_the_ends_of_the_noise(edge):
 
 SITES = [((3, 4), (3, 4)), (2, (2, 2, 2)), ((1, 2, 1), (1, 2, 1)), (None, (5,))]
 sites = pytest.mark.parametrize("sizes, sites", SITES, ids=str)
-
-
-def each_site(sites, X):
-    """The columns of each site."""
-    return np.split(X, np.cumsum(sites)[:-1], axis=-1)
-
-
-@sites
-def test_sites_are_layers_of_their_own(sizes, sites):
-    unit, one, n = Categorical(sizes), Categorical(), sum(sites)
-    field = 3 * np.random.default_rng(0).standard_normal((2, 3, n))
-    field[0, 0] = np.resize([1e4, -1e4], n)
-    parts = [Theta(part) for part in each_site(sites, field)]
-    assert unit.sites(n) == sites
-    for method in ("log_partition", "mean", "mode"):
-        expected = np.concatenate([getattr(one, method)(part) for part in parts], axis=-1)
-        assert_allclose(getattr(unit, method)(Theta(field)), expected, rtol=1e-15)
-    X = unit.sample(Theta(field), make_rng(0, field))
-    unit.check_values(X.reshape(-1, n))
 
 
 @dtypes
@@ -129,14 +85,6 @@ def test_initial_theta_has_the_frequencies_and_one_uniform_row(convert):
     assert_allclose(unit.mean(base), mean, rtol=1e-12)
 
 
-def test_sizes_must_fit_the_columns():
-    for unit in (Categorical(3), Categorical((3, 3))):
-        with pytest.raises(ValueError, match="does not fit a layer of 7 columns"):
-            unit.default_theta(7, np.zeros(1))
-    assert Categorical([2, 2]) == Categorical((2, 2)) != Categorical(2)
-    assert Categorical(2).asks_for(Categorical(2)) and not Categorical(2).asks_for(Categorical(3))
-
-
 @pytest.mark.parametrize("convert", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize(
     "row", [[1, 1, 1, 0, 0], [0, 0, 1, 0, 0], [0.5, 0.5, 1, 0, 0], [2, -1, 0, 1, 0]]
@@ -155,45 +103,6 @@ def test_missing_sites_are_missing_as_a_whole(sizes):
     for row in ([np.nan, 1, 1, 0, 0], [np.nan, 0, *good[2:]], [0, 0, np.nan, np.nan, np.nan]):
         with pytest.raises(ValueError, match="NaN throughout"):
             unit.check_values(np.array([good, row]))
-
-
-def categorical_machine(seed, sizes=(3, 2), n_hidden=2, strength=1.0):
-    """A machine with a categorical visible layer and binary hidden units."""
-    generator, n = np.random.default_rng(seed), sum(sizes)
-    thetas = Theta(generator.standard_normal(n)), Theta(generator.standard_normal(n_hidden))
-    weights = (strength * generator.standard_normal((n_hidden, n)),)
-    return Machine((Categorical(sizes), Bernoulli()), thetas, weights)
-
-
-def test_learning_by_persistent_chains_finds_the_distribution():
-    """The likelihood of the data must come near that under the true machine.
-
-    Over seeds the difference has mean 1e-4 and standard deviation 5e-4 nats, so the bound of 3e-3
-    fails with a probability below 1e-6. Independent sites are 0.04 nats away.
-    """
-    truth = categorical_machine(4, strength=1.5)
-    rng, X = make_rng(0, np.zeros(1)), truth.units[0].configurations(5, np.arange(6))
-    probabilities = np.exp(log_likelihood(truth, X))
-    data = X[np.random.default_rng(0).choice(6, 5000, p=probabilities / probabilities.sum())]
-    frequencies = np.array([(data == row).all(axis=1).mean() for row in X])
-    machine = categorical_machine(5, strength=0.1)
-    machine = replace(
-        machine, thetas=(machine.units[0].initial_theta(Columns(data)), machine.thetas[1])
-    )
-    independent = replace(machine, scale=0.0)
-    sampler, state = Gibbs(), Gibbs().init(machine, rng, 500)
-    for step in range(1500):
-        state, _ = sampler.step(machine, state, rng)
-        slope = data_moments(machine, X, frequencies) - data_moments(machine, state.layers[0])
-        rate = 1.0 * (1 - step / 1500)
-        thetas = tuple(
-            theta.map(lambda a, b, rate=rate: a + rate * b, slope.statistics(unit, l))
-            for l, (unit, theta) in enumerate(zip(machine.units, machine.thetas, strict=True))
-        )
-        weights = (slope.add_pair(machine, 0, machine.weights[0], rate),)
-        machine = replace(machine, thetas=thetas, weights=weights)
-    best, found, alone = (frequencies @ log_likelihood(m, X) for m in (truth, machine, independent))
-    assert found > best - 3e-3 and alone < best - 0.03
 
 
 @pytest.mark.arrays

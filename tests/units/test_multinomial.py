@@ -104,12 +104,6 @@ def test_samples_have_the_distribution_of_all_sequences():
     assert stats.chisquare([*counts, rest[0]], [*means, rest[1]]).pvalue > LEVEL
 
 
-def test_words_without_probability_are_not_drawn():
-    field = np.array([[-np.inf, 0.0, -np.inf, 0.0, -np.inf]] * 50)
-    drawn = Multinomial(100).sample(Theta(field), make_rng(0, FIELD))
-    assert drawn[:, [0, 2, 4]].sum() == 0 and (drawn.sum(axis=1) == 100).all()
-
-
 @pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
 def test_rows_of_data_give_the_numbers_of_draws(container):
     X = np.array([[2.0, 1, 0], [0, 0, 0], [4, 1, 2]])
@@ -121,18 +115,6 @@ def test_rows_of_data_give_the_numbers_of_draws(container):
     assert_allclose(frequencies, (X.sum(axis=0) + 1 / 3) / 11)
     weighted = np.exp(unit.initial_theta(Columns(X, np.array([2.0, 1, 0]))).field)
     assert_allclose(weighted, (2 * X[0] + 1 / 3) / 7)
-
-
-def test_errors_say_what_to_do():
-    with pytest.raises(ValueError, match="of_rows"):
-        Multinomial().log_partition(Theta(FIELD))
-    with pytest.raises(ValueError, match="n_draws must be"):
-        Multinomial(-1)
-    with pytest.raises(ValueError, match="Negative values"):
-        Multinomial().check_values(np.array([[1.0, -1.0]]))
-    with pytest.raises(ValueError, match="no precision"):
-        Multinomial(2).tilt(Theta(FIELD), FIELD, FIELD)
-    assert Multinomial().asks_for(Multinomial()) and not Multinomial(2).asks_for(Multinomial(3))
 
 
 # ---------------------------------------------------------------------------- the machine
@@ -224,15 +206,6 @@ def test_log_z_of_all_lengths_by_chains(monkeypatch):
     assert std[0] == 0 and found[2] == pytest.approx(truth[2], abs=1e-9)  # no word, and one
     shorter = _lengths.length_partitions(machine, make_rng(0, FIELD), 64).at(LENGTHS[:6])[0]
     assert_array_equal(shorter, found[:6])  # whatever the longest
-
-
-def test_the_error_of_a_mean_of_two_runs():
-    """Two logarithms that are 2 x apart have the variance 2 x**2, with n - 1 for n."""
-    x, runs = 0.3, np.array([[[0.3], [-0.3]]])
-    point = _lengths.LengthPartitions(np.array([1.0]), runs, 0 * runs, 0.0)
-    found, std = point.at([1.0])
-    assert_allclose(found, np.log(np.cosh(x)))
-    assert_allclose(std, np.sqrt(np.expm1(2 * x**2) / 2))
 
 
 def test_numbers_of_draws_that_are_not_whole_are_rounded():

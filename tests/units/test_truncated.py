@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 from skrbm.arrays import Columns, make_rng
-from skrbm.machine import Block, Moments
 from skrbm.units import Theta, TruncatedGaussBernoulli, TruncatedGaussian
 
 KINDS = [TruncatedGaussian, TruncatedGaussBernoulli]
@@ -28,14 +27,6 @@ def test_the_atom_must_be_in_the_interval(bounds):
 
 
 @kinds
-def test_units_are_values(kind):
-    unit = kind(np.float32(-0.5), 2)
-    assert unit == kind(-0.5, 2.0) and hash(unit) == hash(kind(-0.5, 2.0))
-    assert unit.bounds == (-0.5, 2.0)
-    assert all(type(bound) is float for bound in unit.bounds)
-
-
-@kinds
 @pytest.mark.parametrize("bounds", [(-1e-3, 2e-3), (-5.0, 0.0), (-100.0, 900.0)])
 def test_default_law_scales_with_the_interval(kind, bounds):
     unit, width = kind(*bounds), bounds[1] - bounds[0]
@@ -47,14 +38,6 @@ def test_default_law_scales_with_the_interval(kind, bounds):
         assert_allclose(unit.further(theta)[0], 0.5, rtol=1e-12)
 
 
-def test_occupancy_is_the_derivative_by_the_spike():
-    unit, generator = TruncatedGaussBernoulli(-1.0, 2.0), np.random.default_rng(0)
-    theta = Theta(*generator.normal(size=(3, 20)))
-    step = 1e-4
-    up, down = (unit.log_partition(theta._replace(spike=theta.spike + s)) for s in (step, -step))
-    assert_allclose(unit.further(theta)[0], (up - down) / (2 * step), rtol=1e-7)
-
-
 def test_a_strong_spike_leaves_either_part_alone():
     unit = TruncatedGaussBernoulli(-1.0, 2.0)
     theta = Theta(np.array([0.3, 0.3]), np.array([2.0, 2.0]), np.array([60.0, -60.0]))
@@ -64,23 +47,6 @@ def test_a_strong_spike_leaves_either_part_alone():
     assert_allclose(variance, [plain[1][0], 0], atol=1e-12)
     x = unit.sample(theta.map(lambda part: np.tile(part, (100, 1))), make_rng(0, mean))
     assert (x[:, 0] != 0).all() and (x[:, 1] == 0).all()
-
-
-def test_mode_is_the_atom_where_it_has_half_of_the_probability():
-    unit = TruncatedGaussBernoulli(-1.0, 2.0)
-    theta = Theta(np.full(2, 2.0), np.full(2, 2.0), np.zeros(2))
-    level = -TruncatedGaussian.log_partition(unit, theta)
-    theta = theta._replace(spike=level + np.array([1e-6, -1e-6]))
-    assert_array_equal(unit.mode(theta), [1.0, 0.0])
-
-
-def test_statistics_of_a_law_need_the_occupancy():
-    unit, mean = TruncatedGaussBernoulli(), np.full((2, 3), 0.5)
-    with pytest.raises(ValueError, match="need its occupancy"):
-        unit.statistics(mean, mean)
-    moments = Moments((Block((mean, mean), (mean, mean), 1.0),))
-    with pytest.raises(ValueError, match="need its occupancy"):
-        moments.statistics(unit, 0)
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
@@ -100,14 +66,6 @@ def test_initial_theta_of_the_atom(make):
         values = X[X[:, i] != 0, i]
         assert_allclose([mean[i], variance[i]], [values.mean(), values.var()], rtol=1e-4)
     assert_allclose(mean[3:], [0.5, 1], atol=1e-3)
-
-
-@kinds
-def test_a_negative_precision_is_kept(kind):
-    """The support is bounded, so that every set of parameters has a log-partition function."""
-    theta = kind().default_theta(2, np.zeros(1))
-    theta = theta._replace(precision=np.array([-1e6, -3.0]))
-    assert kind().project(theta) is theta
 
 
 DATA = np.array([[0.0, -0.5], [2.0, 0.0]])

@@ -101,20 +101,6 @@ def test_central_moments(name, dtype):
         assert (np.abs(moment - truth) <= allowed).all(), f"moment {k}"
 
 
-@every_kind
-def test_moments_leave_out_only_a_variance_that_no_statistic_needs(name):
-    unit = KINDS[name]()
-    theta = some_theta(unit)
-    mean, variance = unit.moments(theta)
-    assert_array_equal(mean, unit.mean(theta))
-    if variance is None:
-        assert unit.statistics(mean).precision is None
-    elif unit.has_variances:
-        assert_array_equal(variance, unit.mean_variance(theta)[1])
-    else:
-        assert_allclose(variance, [line.variance for line in laws(unit, theta)], atol=1e-14)
-
-
 @independent
 @dtypes
 def test_mode_is_the_highest_point_of_the_support(name, dtype):
@@ -234,16 +220,6 @@ def test_log_ratio_is_the_difference_summed_over_units(name, dtype):
     assert_allclose(ratio, difference.sum(axis=1), rtol=1e-6, atol=atol)
     summed = unit.log_partition(theta1).astype(np.float64).sum(axis=1)
     assert_allclose(total, summed, rtol=1e-6, atol=atol)
-
-
-@every_kind
-@dtypes
-def test_default_theta(name, dtype):
-    unit = KINDS[name]()
-    theta = unit.default_theta(N_UNITS, np.zeros((2, 2), dtype))
-    for part in theta:
-        assert part is None or (part.shape == (N_UNITS,) and part.dtype == dtype)
-    assert np.isfinite(unit.log_partition(theta)).all()
 
 
 @every_kind
@@ -368,35 +344,6 @@ def test_log_weight_of_values(name, dtype, make):
     value = log_weight(theta, make(X))
     assert value.dtype == np.float64
     assert_allclose(value, expected, rtol=TOLERANCE[dtype]["rtol"], atol=1e-5)
-
-
-@every_kind
-def test_rows_keep_what_all_rows_share(name):
-    unit = KINDS[name]()
-    theta = random_theta(unit, N_UNITS, np.random.default_rng(9))
-    tilted = unit.tilt(theta, np.arange(3.0)[:, None] * np.ones(N_UNITS))
-    some = tilted.rows(slice(1, 3))
-    for part, kept in zip(tilted, some, strict=True):
-        assert (part is None) == (kept is None)
-        assert part is None or (kept == (part if part.ndim == 1 else part[1:3])).all()
-
-
-@every_kind
-def test_map_keeps_absent_statistics_absent(name):
-    theta = random_theta(KINDS[name](), N_UNITS, np.random.default_rng(10))
-    doubled = theta.map(lambda a, b: a + b, theta)
-    assert isinstance(doubled, Theta)
-    for part, twice in zip(theta, doubled, strict=True):
-        assert (part is None and twice is None) or (twice == 2 * part).all()
-
-
-@every_kind
-def test_what_a_unit_can_do_is_told_by_its_support(name):
-    unit = KINDS[name]()
-    assert unit.is_binary is (unit.values == (0.0, 1.0))
-    kinds_of_columns = [kind_of(unit, i) for i in range(N_UNITS)]
-    finite = all(kind.values is not None or hasattr(kind, "sizes") for kind in kinds_of_columns)
-    assert unit.is_discrete is finite
 
 
 DISCRETE = [name for name in sorted(KINDS) if KINDS[name]().is_discrete]
