@@ -12,8 +12,7 @@ from numpy.testing import assert_allclose
 from skrbm.evaluation import log_partition
 from skrbm.inference import TAP, AdaptiveTAP, clamped, solve
 from skrbm.inference._adaptive_tap import _gaussian
-from skrbm.inference._complement import complement_factors
-from skrbm.machine import Machine, coupled, input_field
+from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Gaussian, Theta
 
 PAIRS = [("bernoulli", "bernoulli"), ("gaussian", "bernoulli"), ("bernoulli", "truncated_gaussian")]
@@ -39,67 +38,6 @@ def all_weights(machine):
 
 def joined(layers, row=0):
     return np.concatenate([layer[row] for layer in layers])
-
-
-@pytest.mark.parametrize(
-    ("kinds", "sizes"),
-    [
-        (("bernoulli", "bernoulli"), (6, 3)),
-        (("bernoulli", "bernoulli"), (3, 6)),
-        (("truncated_gaussian", "bernoulli", "bernoulli"), (3, 4, 2)),
-        (("bernoulli",) * 4, (2, 2, 3, 4)),
-    ],
-)
-def test_blocks_equal_the_dense_inverse(kinds, sizes):
-    """Means, variances, covariances and determinant, away from a solution, for each row."""
-    machine = random_machine(kinds, sizes, 0, 0.5, scale=0.8)
-    state = METHOD.state_at(machine, np.full((2, sizes[0]), 0.4))
-    for _ in range(2):
-        state = METHOD.step(machine, state)
-    found, J = _gaussian(machine, state), all_weights(machine)
-    assert not found.rejected.any()
-    dense = []
-    for row in range(2):
-        a, c, B, A = (joined(leaves, row) for leaves in state[:4])
-        precisions = 1 / c - A
-        C = np.linalg.inv(np.diag(precisions) - J)
-        variances = joined(found.cavity_variances, row) * (1 + joined(found.excesses, row))
-        assert_allclose(variances, np.diag(C), rtol=1e-12)
-        assert_allclose(joined(found.means, row), C @ (a / c - B), rtol=1e-11, atol=1e-13)
-        log_det = np.log(precisions).sum() + np.linalg.slogdet(C)[1]
-        assert_allclose(found.log_det[row], -log_det, rtol=1e-10, atol=1e-13)
-        scale = np.sqrt(c / np.diag(C))
-        dense.append(scale[:, None] * C * scale)
-    edges = np.cumsum([0, *sizes])
-    matrices = dict(METHOD.moments(machine, state).matrices)
-    for l, matrix in matrices.items():
-        block = np.mean(dense, axis=0)[edges[l + 1] : edges[l + 2], edges[l] : edges[l + 1]]
-        assert_allclose(matrix, block, rtol=1e-11, atol=1e-13)
-
-
-@pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
-def test_relations_at_a_solution(kinds):
-    """A_1 + A_2 = 1 / c, both sides agree, and B_1 = J a + A_1 a."""
-    machine = random_machine(kinds, (4, 3), 1, 0.4)
-    state = solved(machine)
-    found = _gaussian(machine, state)
-    for l, (a, c, B, A) in enumerate(zip(*state[:4], strict=True)):
-        assert_allclose(found.means[l], a, rtol=1e-9, atol=1e-11)
-        assert_allclose(found.cavity_variances[l] * (1 + found.excesses[l]), c, rtol=1e-9)
-        assert_allclose(B, input_field(machine, l, state.means) + A * a, rtol=1e-9, atol=1e-11)
-
-
-def test_weak_couplings_give_the_reaction_of_tap():
-    """A_1 = -(W * W) c (1 + O(W**2)): halving the weights divides the relative gap by 4."""
-    gaps = []
-    for strength in (0.1, 0.05):
-        machine = random_machine(("bernoulli", "bernoulli"), (4, 3), 2, strength)
-        state = solved(machine)
-        for l, A in enumerate(state.precisions):
-            second = -coupled(machine, machine.squares, l, state.variances, power=2)
-            gaps.append(np.abs(A / second - 1).max())
-    assert max(gaps) < 0.02
-    assert_allclose(np.array(gaps[:2]) / gaps[2:], 4, rtol=0.1)
 
 
 @pytest.mark.parametrize("sizes", [(4, 3), (3, 5), (3, 4, 2)])
@@ -153,22 +91,6 @@ def test_symmetry_does_not_end_the_sweeps():
     assert at_rest.converged.all() and at_rest.n_iter[0] > 1
     for part, other in zip(at_rest.state.precisions, near.state.precisions, strict=True):
         assert_allclose(part, other, rtol=1e-4)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_factors_of_tiny_rows_are_accurate(dtype):
-    """Where rows of K are tiny, the excess is less than the rounding of 1, which hides it."""
-    generator = np.random.default_rng(4)
-    K = 0.1 * generator.standard_normal((5, 8))
-    K *= np.array([1.0, 1e-3, 1e-6, 1e-10, 1.0])[:, None]
-    _, V, Y, excess, _ = (part[0] for part in complement_factors(K.astype(dtype)[None]))
-    # The same as diag(K (I - K'K)^-1 K'), in which nothing cancels.
-    expected = np.diag(K @ np.linalg.solve(np.eye(8) - K.T @ K, K.T))
-    rtol = 100 * np.finfo(dtype).eps
-    assert_allclose(excess, expected, rtol=rtol)
-    inverse = np.linalg.inv(np.eye(5) - K @ K.T)
-    assert_allclose(V @ V.T, inverse, rtol=0, atol=rtol)
-    assert_allclose(np.eye(8) + Y.T @ Y, np.linalg.inv(np.eye(8) - K.T @ K), rtol=0, atol=rtol)
 
 
 def finite(solution):

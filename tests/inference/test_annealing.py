@@ -79,41 +79,6 @@ def test_deep_machines(resample):
     assert_unbiased(DEEP, resample=resample)
 
 
-def test_resampled_chains_have_equal_weights():
-    annealed, _ = run(MACHINE, 0, resample=True)
-    assert annealed.log_weights.dtype == np.float64
-    assert_array_equal(annealed.log_weights, annealed.log_weights[0])
-
-
-def test_groups_are_resampled_on_their_own():
-    annealed, _ = run(MACHINE, 0, resample=True, n_groups=3)
-    groups = annealed.log_weights.reshape(3, -1)
-    assert (groups == groups[:, :1]).all()
-    assert len(set(groups[:, 0])) == 3
-
-
-@resampling
-def test_temperatures_can_be_chosen_on_the_way(resample):
-    """Each step is the largest after which the weights of the step keep their effective size."""
-    taken = []
-
-    def betas(gain):
-        beta = 0.0
-        while beta < 1:
-            step = 1 - beta
-            while True:
-                weights = np.exp(gain(beta + step))
-                if weights.sum() ** 2 / (weights**2).sum() > 0.9 * len(weights):
-                    break
-                step /= 2
-            beta += step
-            taken.append(beta)
-            yield beta
-
-    assert_unbiased(DEEP, betas, resample=resample)
-    assert taken.count(1.0) == 30 and len(taken) > 60  # steps were divided
-
-
 def test_a_way_back_has_the_ratio_of_the_partition_functions():
     exact, free, ratios = Exact(DEEP), Exact(uncoupled(DEEP)), []
     for seed in range(30):

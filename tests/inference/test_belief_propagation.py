@@ -14,9 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, logsumexp, xlogy
 
 from skrbm.arrays import to_numpy
-from skrbm.evaluation import log_partition
 from skrbm.inference import (
-    TAP,
     BeliefPropagation,
     Propagated,
     _propagation,
@@ -378,21 +376,6 @@ def far(found, exact):
     return (np.concatenate(distances, axis=1) ** 2).mean(axis=1)
 
 
-def test_pairs_of_an_expansion_count_its_third_order():
-    W, b, c = many(n=40)
-    W = 0.15 * W
-    exact = propagate(W, b, c, tol=1e-24, pairs=True)
-    found = propagate(W, b, c, start="tap", tol=1e-6, pairs=True)
-    assert (found.n_iter == 0).all()
-    error = np.abs(found.pairs - exact.pairs)
-    bound = 40 * np.abs(W) ** 3 / 576 + 40 * 2e-4  # the means are within 1e-3, by their tolerance
-    assert (error <= bound).all()
-    means = expit(found.hidden), expit(found.visible)
-    c_h, c_v = (a * (1 - a) for a in means)
-    second = means[0].T @ means[1] + W * (c_h.T @ c_v)
-    assert error.mean() < 0.5 * np.abs(second - exact.pairs).mean()
-
-
 @pytest.mark.parametrize(
     "options", [{"tol": 0.0}, {"log_partition": True, "tol": 1e-3}], ids=["no tolerance", "log Z"]
 )
@@ -408,18 +391,6 @@ def test_an_expansion_is_not_trusted_where_symmetry_hides_its_error():
     found = propagate(W, b, c, start="tap", tol=1e-6, pairs=True)
     assert found.n_iter[0] > 0
     assert_allclose(found.pairs, np.exp(0) / (2 + 2 * np.exp(-1.5)), rtol=1e-6)
-
-
-def test_where_tap_does_not_converge_propagation_starts_at_the_fields():
-    W, b, c = 25 * loopy(3, 9, 5).W, *many(n=40)[1:]
-    machine = Instance(W, b, c).machine()
-    tap = TAP(max_iter=30, tol=1e-6)  # as in propagate
-    lost = ~solve(tap, machine, tap.state_at(machine, expit(b))).converged
-    assert 0 < lost.sum() < len(lost)
-    fields, tap = (propagate(W, b, c, start=start, max_iter=1) for start in ("fields", "tap"))
-    assert_array_equal(tap.visible[lost], fields.visible[lost])
-    assert_array_equal(tap.residual[lost], fields.residual[lost])
-    assert (tap.visible[~lost] != fields.visible[~lost]).any(axis=1).all()
 
 
 @pytest.mark.parametrize(
@@ -473,12 +444,6 @@ def test_bad_input_is_named(change, words):
     W, b, c = (arrays.pop(name) for name in "Wbc")
     with pytest.raises(ValueError, match=words):
         propagate(W, b, c, **arrays)
-
-
-def test_log_z_needs_hidden_units():
-    machine = loopy(0, 4, 0).machine()
-    with pytest.raises(ValueError, match="none of one kind"):
-        log_partition(machine, "bethe")
 
 
 def test_held_units_are_exact_beside_strong_couplings():

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from _exact import Exact
-from _exact import clamped as clamped_exactly
 from _machines import (
     differences,
     gradient,
@@ -18,7 +17,7 @@ from _machines import (
 from numpy.testing import assert_allclose
 
 from skrbm.arrays import make_rng
-from skrbm.inference import FIXED_POINTS, clamped, given_visible, solve, with_visible
+from skrbm.inference import FIXED_POINTS, clamped, given_visible, solve
 from skrbm.learning import DeepPhase
 from skrbm.units import log_weight
 
@@ -29,8 +28,6 @@ SHAPES = {
     "real visible": (("truncated_gaussian", "bernoulli", "bernoulli"), (3, 3, 2)),
     "real hidden": (("bernoulli", "truncated_gauss_bernoulli", "bernoulli"), (3, 2, 2)),
 }
-# Power of the weights in the first term of log Z that a method leaves out; 2 if it is not listed.
-ERROR_POWER = {"tap": 3, "tap3": 4, "adaptive_tap": 3}
 
 
 def applies(method, shape):
@@ -72,48 +69,6 @@ def unnormalised(method, machine, X):
     """The method's log sum_h exp(-energy(x, h)) of each row."""
     hidden, method, state = given(method, machine, X)
     return log_weight(machine.thetas[0], X) + method.log_partition(hidden, state)
-
-
-def errors(method, shape, factor):
-    """Errors of the free energy and of the hidden means over several machines and rows."""
-    of_value, of_means = [], []
-    for seed in range(6):
-        machine = make(shape, seed, 0.1)
-        X = rows(machine)
-        between_hidden = tuple(factor * W for W in machine.weights[1:])
-        machine = replace(machine, weights=(machine.weights[0], *between_hidden))
-        exact, (_, _, state) = clamped_exactly(machine, X), given(method, machine, X)
-        of_value += list(unnormalised(method, machine, X) - [one.log_z for one in exact])
-        for l, mean in enumerate(state.means, start=1):
-            of_means.append(mean - [one.mean(l) for one in exact])
-    return np.linalg.norm(of_value), np.linalg.norm(np.concatenate([m.ravel() for m in of_means]))
-
-
-@pytest.mark.law
-@cases
-def test_order_of_the_errors_given_the_visible_units(name, shape):
-    """Halving the weights between hidden layers divides the errors by 2 to the first power of
-    them that is left out, or by more."""
-    method = FIXED_POINTS[name]
-    whole, half = errors(method, shape, 1.0), errors(method, shape, 0.5)
-    if shape == "one hidden layer":
-        assert max(*whole, *half) < 1e-12
-        return
-    for before, after in zip(whole, half, strict=True):
-        assert before / after > 2 ** ERROR_POWER.get(name, 2) * 0.78
-    assert half[1] < 0.02
-
-
-@pytest.mark.law
-@cases
-def test_data_moments_are_the_derivatives_of_the_clamped_free_energy(name, shape):
-    method, machine = FIXED_POINTS[name], make(shape, 2)
-    X = rows(machine)
-    hidden, inner, state = given(method, machine, X)
-    parts = gradient(machine, with_visible(inner.moments(hidden, state), X))
-    for part, (label, values, put) in zip(parts, parameters(machine), strict=True):
-        slopes = differences(lambda m: unnormalised(method, m, X).mean(), values, put, step=1e-4)
-        assert_allclose(part, slopes, rtol=1e-6, atol=2e-8, err_msg=label)
 
 
 @pytest.mark.law

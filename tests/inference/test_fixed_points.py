@@ -17,12 +17,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm.inference import (
     FIXED_POINTS,
-    TAP,
     FixedPoint,
-    NaiveMeanField,
     map_rows,
     solve,
-    solve_to_convergence,
 )
 
 SHAPES = {
@@ -119,21 +116,6 @@ def test_order_of_the_errors(name, shape):
         assert before / after > 2**power * 0.78
         assert before / after < 2 ** (power + 1) * 1.25
     assert half[1] < 0.02
-
-
-@pytest.mark.law
-@pytest.mark.parametrize("shape", [*FEW, "deep real"])
-def test_naive_mean_field_is_a_lower_bound_and_tap_is_closer(shape):
-    naive, tap = [], []
-    for seed in range(8):
-        machine = make(shape, seed, 0.4)
-        exact = Exact(machine).log_z
-        for state in [fixed_point(NaiveMeanField(), machine, n=5)]:
-            values = NaiveMeanField().log_partition(machine, state)
-            assert (values < exact).all()
-            naive.append(exact - values.max())
-        tap.append(abs(exact - log_partition(TAP(damping=0.5), machine)))
-    assert np.mean(tap) < 0.5 * np.mean(naive)
 
 
 @pytest.mark.law
@@ -300,18 +282,3 @@ def test_max_iter_is_honoured_and_unconverged_rows_are_flagged(name, shape):
     damped = solve(method, machine, old, max_iter=1, damping=0.3, tol=0.0).state
     for a, b, c in zip(leaves(old), leaves(new), leaves(damped), strict=True):
         assert_allclose(c, 0.3 * a + 0.7 * b, rtol=1e-12, atol=1e-15)
-
-
-def test_rows_with_parameters_of_their_own_converge_in_stages():
-    """Rows that go round in circles undamped stay with their own parameters when damped."""
-    machine = random_machine(("bernoulli", "bernoulli"), (6, 1), 15, strength=4.0)
-    field = 6.0 * np.random.default_rng(15).standard_normal((8, 6))
-    X = np.full((8, 6), 0.5)
-    tilted = machine.tilted(0, field)
-    assert not solve(TAP(), tilted, TAP().state_at(tilted, X), max_iter=1000).converged.all()
-    together = solve_to_convergence(TAP(), tilted, TAP().state_at(tilted, X))
-    assert together.converged.all()
-    for row in range(8):
-        own = machine.tilted(0, field[row])
-        alone = solve_to_convergence(TAP(), own, TAP().state_at(own, X[row : row + 1]))
-        assert_allclose(alone.state.means[0][0], together.state.means[0][row], atol=1e-10)

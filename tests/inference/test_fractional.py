@@ -8,7 +8,6 @@ import pytest
 from _fractional import all_rows, fractional_machine, row_numbers
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
-from scipy.special import expit
 
 from skrbm.arrays import make_rng
 from skrbm.evaluation import log_partition, reverse_log_partition
@@ -149,24 +148,3 @@ def test_phases_leave_the_distribution_invariant(start, counts):
     error = np.sqrt(truth * (1 - truth) / 20_000)
     assert (np.abs(mean - truth) < 5 * error).all()
     assert_distribution(run.chains.layers[0], log_p)
-
-
-def test_many_copies_are_drawn_at_once():
-    """Twelve and a half copies: a binomial number and a part, whose mean is c sigmoid(field).
-
-    The proposal draws the part with sigmoid(f x), not sigmoid(x). Within 5 standard errors.
-    """
-    c, x = 12.5, np.array([-1.0, 0.5])
-    unit = Fractional(np.array([c, c]))
-    drawn = unit.sample(Theta(x + np.zeros((20_000, 1))), make_rng(0, x))
-    whole, part = expit(x), expit(0.5 * x)
-    error = drawn.std(axis=0) / np.sqrt(len(drawn))
-    assert (np.abs(drawn.mean(axis=0) - (12 * whole + 0.5 * part)) < 5 * error).all()
-    variance = 12 * whole * (1 - whole) + 0.25 * part * (1 - part)
-    assert_allclose(drawn.var(axis=0), variance, rtol=5 * np.sqrt(2 / len(drawn)))
-
-
-def test_bad_multiplicities():
-    for wrong in (np.array([1.0, 0.0]), np.array([-1.0]), np.ones((2, 2))):
-        with pytest.raises(ValueError, match="multiplicities must be an array of positive"):
-            Fractional(wrong)

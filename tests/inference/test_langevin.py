@@ -4,13 +4,11 @@ That they leave distributions invariant is also in test_samplers.py. Seeds are f
 distribution has a level of 1e-6.
 """
 
-import itertools
 import math
 
 import numpy as np
 import pytest
-from _distributions import LEVEL, assert_joint_distribution, exact_chains
-from _exact import Exact
+from _distributions import LEVEL
 from _machines import random_machine
 from numpy.testing import assert_allclose
 from scipy import stats
@@ -20,7 +18,6 @@ from skrbm.inference import GibbsLangevin, Langevin, sample
 from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Gaussian, Theta
 
-KINDS = ("gaussian", "bernoulli")
 BOTH = [Langevin, GibbsLangevin]
 both = pytest.mark.parametrize("Sampler", BOTH)
 SCALES = ["variance", "mean_variance"]
@@ -42,28 +39,6 @@ def random_parameters(seed, n_hidden=3, n_visible=3, spread=1.0):
         generator.standard_normal(n_visible),
         np.exp(generator.uniform(-1, 1, n_visible)),
     )
-
-
-@both
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("n_steps", [1, 7])
-def test_adjusted_steps_leave_the_distribution_invariant(Sampler, scale, n_steps):
-    machine = machine_of(*random_parameters(1))
-    exact = Exact(machine)
-    method = Sampler(step_size=0.3, step_scale=scale, adjust_after=0)
-    V, _ = exact_chains(exact, 20_000).layers
-    rng, rates = make_rng(1, V), []
-    state = sample(
-        method,
-        machine,
-        method.state_at(machine, V, rng),
-        rng,
-        n_steps,
-        callback=lambda step, state, info: rates.append(info["acceptance"].mean()),
-    )
-    assert 0.05 < min(rates) < 0.999  # some are rejected, not all
-    assert not np.array_equal(state.layers[0], V)
-    assert_joint_distribution(exact, state.layers)
 
 
 @both
@@ -110,48 +85,6 @@ def test_detailed_balance(Sampler, scale, n_inner):
     back = log_flow(new, old, np.minimum(0, method.log_ratio(machine, new, old)))
     assert np.abs(there).max() > 1
     assert_allclose(there, back, rtol=0, atol=1e-12 * np.abs(there).max())
-
-
-def test_a_collapsed_draw_is_k_steps():
-    """Its mean and variance are those of K explicit steps, whose result is normal too."""
-    parameters = random_parameters(6)
-    variances = parameters[3]
-    machine = machine_of(*parameters)
-    for scale, n_inner in itertools.product(SCALES, (1, 2, 10)):
-        method = GibbsLangevin(step_size=0.6, n_inner_steps=n_inner, step_scale=scale)
-        beta, spread = method.coefficients(machine)
-        alpha0 = 0.6 * (variances if scale == "variance" else variances.mean())
-        alphas = [0.5 * alpha0 * (1 + math.cos(k * math.pi / n_inner)) for k in range(n_inner)]
-        # Eq. 11 as printed: beta_k is the product over later steps.
-        ratios = [alpha / variances * np.ones(3) for alpha in alphas]
-        betas = [np.prod([1 - r for r in ratios[k:]], axis=0) for k in range(n_inner + 1)]
-        assert_allclose(beta * np.ones(3), betas[0], rtol=1e-13)
-        drift = sum(b * r for b, r in zip(betas[1:], ratios, strict=True))
-        assert_allclose(1 - beta * np.ones(3), drift, rtol=1e-12)
-        printed = sum(2 * r * b**2 for b, r in zip(betas[1:], ratios, strict=True))
-        assert_allclose((spread * np.ones(3)) ** 2, printed, rtol=1e-12)
-
-
-@both
-def test_the_bias_of_unadjusted_steps_shrinks_with_the_step(Sampler):
-    """Variance of one normal unit: unadjusted dynamics have 1 / (1 - alpha / 2) times it."""
-    machine = machine_of(np.zeros((1, 2)), [0.0], np.zeros(2), np.array([1.0, 4.0]))
-    inner = {} if Sampler is Langevin else {"n_inner_steps": 1}
-    excess = []
-    for size in (0.8, 0.4, 0.1):
-        method = Sampler(step_size=size, adjust_after=None, **inner)
-        n = 40_000
-        V = np.random.default_rng(0).standard_normal((n, 2)) * [1.0, 2.0]
-        rng = make_rng(1, V)
-        state = method.state_at(machine, V, rng)
-        for _ in range(60):  # one kernel, not a run, in which the step of Langevin falls
-            state, info = method.step(machine, state, rng)
-        assert info == {}
-        variance = state.layers[0].var(axis=0) / [1.0, 4.0]
-        # Relative standard error of a variance: sqrt(2 / n) = 0.007.
-        assert_allclose(variance, 1 / (1 - size / 2), rtol=5.5 * math.sqrt(2 / n))
-        excess.append(variance.mean() - 1)
-    assert excess[0] > excess[1] > excess[2]
 
 
 @both

@@ -5,22 +5,18 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 from _machines import random_machine
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
 
-from skrbm import TAPRBM, GaussianBernoulliRBM
 from skrbm.inference import (
     CAPABILITIES,
     FIXED_POINTS,
     METHODS,
     SAMPLERS,
     TAP,
-    AdaptiveTAP,
     BeliefPropagation,
     FixedPoint,
     Gibbs,
-    GibbsLangevin,
     InferenceMethod,
     Langevin,
     NaiveMeanField,
@@ -90,35 +86,6 @@ def test_bad_hyper_parameters_are_errors_and_change_nothing(method, name, value)
     assert copy == method
 
 
-@pytest.mark.parametrize(
-    ("estimator", "method", "name", "values"),
-    [
-        (TAPRBM(n_components=2, n_iter=1, random_state=0), TAP(), "damping", [0.0, 0.5]),
-        (
-            GaussianBernoulliRBM(
-                n_components=2,
-                n_iter=1,
-                random_state=0,
-                inference=GibbsLangevin(n_steps=2, burn_in=0, adjust_after=None),
-            ),
-            Langevin(),
-            "step_size",
-            [0.1, 0.5],
-        ),
-    ],
-)
-def test_grid_search_sets_hyper_parameters(estimator, method, name, values):
-    estimator = clone(estimator).set_params(inference=method)
-    X = np.random.default_rng(0).integers(0, 2, (20, 3)).astype(float)
-    search = GridSearchCV(estimator, {f"inference__{name}": values}, cv=2, error_score="raise")
-    search.fit(X)
-    assert_array_equal(search.cv_results_[f"param_inference__{name}"].data.astype(float), values)
-    for value, score in zip(values, search.cv_results_["split0_test_score"], strict=True):
-        own = clone(estimator).set_params(inference=type(method)(**{name: value}))
-        assert own.fit(X[10:]).score(X[:10]) == score
-    assert estimator.inference is method and method == type(method)()
-
-
 # What methods need.
 
 
@@ -161,9 +128,3 @@ def test_machines_that_lack_something(method, machine, words):
     assert method.unmet(machine) is not None
     with pytest.raises(ValueError, match=f"{words}"):
         method.check(machine)
-
-
-def test_machines_that_lack_nothing():
-    NaiveMeanField().check(FRACTIONAL)
-    AdaptiveTAP().check(DEEP)
-    Langevin().check(REAL)

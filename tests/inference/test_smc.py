@@ -13,10 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skrbm import BernoulliRBM
 from skrbm.arrays import make_rng
 from skrbm.evaluation import SMC, LogPartition, log_partition
-from skrbm.inference import by_effective_part
 from skrbm.inference._annealing import resampled_index
 
-SMC_RUNS = SMC._runs
 MACHINES = {
     "binary": random_machine(("bernoulli", "bernoulli"), (7, 6), 0, 1.0),
     "strong": random_machine(("bernoulli", "bernoulli"), (8, 8), 1, 6.0),
@@ -56,40 +54,11 @@ def test_no_more_sweeps_than_allowed():
     assert more.std < found.std / 2  # three times as many temperatures at least, of about 8
 
 
-def test_no_smaller_error_than_the_round_before_lets_expect(monkeypatch):
-    """Runs of the trial are spread, and those of the first round equal by chance."""
-    spread, lengths = np.linspace(0, 0.5, 16), []
-
-    def runs(self, machine, base, betas, rng, resample=0.5, samples=None):
-        if callable(betas):
-            return SMC_RUNS(self, machine, base, betas, rng, resample)
-        lengths.append(len(betas) - 1)
-        is_trial = len(lengths) <= 2  # there are two bases
-        return 3.0 + (spread if is_trial else np.zeros(16))
-
-    monkeypatch.setattr(SMC, "_runs", runs)
-    machine = MACHINES["binary"]
-    found = SMC(std=1.0).log_partition(machine, make_rng(0, machine.weights[0]))
-    assert len(lengths) == 3 and found.value == 3.0
-    assert_allclose(found.std, spread.std(ddof=1) / 4 * np.sqrt(lengths[0] / lengths[2]))
-
-
 def test_interval_is_that_of_student():
     assert LogPartition(3.0).interval == (3.0, 3.0)
     low, high = LogPartition(3.0, 0.1, 10.0, 16).interval
     assert_allclose([low, high], [3 - 0.2131450, 3 + 0.2131450], rtol=1e-6)  # of a printed table
     assert np.isnan(LogPartition(3.0, float("nan")).interval).all()
-
-
-def test_temperatures_by_the_effective_part():
-    """Half of the chains gain x and half lose it: the part is cosh(x)^2 / cosh(2 x)."""
-    x, taken = 5.0 * np.array([1.0, -1.0] * 50), [0.0]
-    for beta in by_effective_part(taken)(lambda to: (to - taken[-1]) * x):
-        assert beta == taken[-1]
-    steps = 5.0 * np.diff(taken)
-    parts = np.cosh(steps) ** 2 / np.cosh(2 * steps)
-    assert taken[-1] == 1.0
-    assert_allclose(parts[:-1], 0.9, atol=0.03)  # steps are known to a tenth
 
 
 def test_rows_are_drawn_within_their_groups():
@@ -103,17 +72,6 @@ def test_rows_are_drawn_within_their_groups():
     assert_array_equal(index // n, np.repeat(np.arange(n_groups), n))
     assert (np.abs(counts - shares) < 1).all()
     assert_allclose(np.exp(new).reshape(n_groups, n), np.repeat(weights.mean(1)[:, None], n, 1))
-
-
-def test_groups_that_are_effective_stay():
-    log_weights = np.array([0.0, 0.1, 0.2, 0.0, -9.0, -9.0])  # 99 % and 33 % effective
-    index, new = resampled_index(log_weights, make_rng(0, log_weights), 0.5, 2)
-    assert_array_equal(index, [0, 1, 2, 3, 3, 3])
-    assert_array_equal(new[:3], log_weights[:3])
-    assert_allclose(new[3:], np.log((1 + 2 * np.exp(-9)) / 3))
-    index, new = resampled_index(log_weights, make_rng(0, log_weights), 0.2, 2)
-    assert index is None
-    assert_array_equal(new, log_weights)
 
 
 @pytest.mark.parametrize("bad", [{"n_runs": 1}, {"n_chains": 0}, {"std": 0}, {"max_sweeps": 0}])

@@ -4,7 +4,6 @@ Seeds are fixed. A test of a distribution has a level of 1e-6. Where log Z is co
 errors are allowed: by Student's distribution with 63 degrees of freedom a probability of 4e-11.
 """
 
-from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,10 +23,8 @@ from skrbm.inference import (
     Replicas,
     Tempering,
     bennett,
-    clamped,
     collected,
     completed,
-    exchange_rate,
     ladder_of,
     renewed,
     sample,
@@ -213,19 +210,6 @@ def test_chains_of_known_values_have_the_means_given_these(kinds, which):
         assert (np.abs(rows.mean(axis=0) - exact) <= 5 * error + 1e-12).all()
 
 
-def test_the_first_rungs_start_at_samples_that_have_the_known_values():
-    machine = two_modes()
-    ladder = ladder_of(machine, rng_of(machine), n_sweeps=10)
-    X, observed = np.ones((30, 8)), np.arange(8) < np.full((30, 1), 2)
-    method = Tempering(ladder).given(X, observed)
-    state = method.state_at(clamped(machine, X, observed), X, rng_of(machine))
-    for rows, samples in zip(state.below, ladder.samples, strict=False):
-        assert (rows[:, :2] == 1).all()
-        known = {tuple(row[2:]) for row in samples}
-        assert len({tuple(row[2:]) for row in rows}) > 1
-        assert all(tuple(row[2:]) in known for row in rows)
-
-
 # Ladders and log Z.
 
 
@@ -234,16 +218,6 @@ def test_log_partition_is_that_of_enumeration(kinds):
     machine = make(kinds)
     found = Tempering(5).log_partition(machine, rng_of(machine))
     assert found.n == 64 and 0 < found.std < 0.05
-    assert abs(found.value - Exact(machine).log_z) < 8 * found.std
-
-
-@pytest.mark.law
-@pytest.mark.parametrize("kinds", KINDS, ids=name_of)
-def test_log_partition_along_a_ladder_that_is_built(kinds):
-    machine = make(kinds)
-    ladder = ladder_of(machine, rng_of(machine), n_sweeps=20)
-    found = Tempering(ladder).log_partition(machine, rng_of(machine, 1))
-    assert 0 < found.std < 0.05
     assert abs(found.value - Exact(machine).log_z) < 8 * found.std
 
 
@@ -278,19 +252,6 @@ def mirrored(seed):
     return Machine((Bernoulli(), Bernoulli()), thetas, (W,))
 
 
-@pytest.mark.wide
-@pytest.mark.parametrize("seed", [23, 33, 57])
-def test_ladders_that_are_built_have_both_of_two_mirrored_modes(seed):
-    """Each has a half of Z. From the machine's own fields nearly all chains end in one of them.
-
-    log Z without the other is 0.69 less, with 12 standard errors or more.
-    """
-    machine = mirrored(seed)
-    found = Tempering().log_partition(machine, rng_of(machine))
-    assert found.std < 0.15
-    assert abs(found.value - Exact(machine).log_z) < min(8 * found.std, 0.4)
-
-
 @pytest.mark.parametrize("seed, of_chains", [(0, 0), (1, 1)])
 def test_neighbours_that_are_far_apart_get_rungs_between_them(seed, of_chains):
     """Four chains predict rates badly; those that they have later on tell where rungs are missing.
@@ -303,35 +264,6 @@ def test_neighbours_that_are_far_apart_get_rungs_between_them(seed, of_chains):
     state = method.init(machine, rng_of(machine), 100)
     state, _ = method.diagnose(machine, state, rng_of(machine), 50)
     assert method.diagnose(machine, state, rng_of(machine), 50)[1].acceptance.min() > 0.1
-
-
-def test_many_samples_of_a_ladder_are_chains_at_several_times():
-    """As if the times of a chain said nothing new, shares are off by 5 deviations: 1e-6."""
-    machine = two_modes()
-    ladder = ladder_of(machine, rng_of(machine), n_samples=950)
-    for rung, rows in zip(ladder.machines, ladder.samples, strict=True):
-        p = np.exp(-free_energy(rung, all_rows(8)))
-        share = p[all_rows(8).sum(axis=1) > 4].sum() / p.sum()
-        assert rows.shape == (950, 8)
-        found = (rows.sum(axis=1) > 4).mean()
-        assert abs(found - share) < 5 * np.sqrt(share * (1 - share) / 200)
-        assert (rows[-200:] != rows[-400:-200]).any()
-
-
-def test_rungs_that_a_new_one_makes_needless_are_left_out():
-    machine = two_modes()
-    rungs = Tempering(6).machines(machine)
-    rows = [exact_chains(Exact(rung), 1000, seed=i).layers[0] for i, rung in enumerate(rungs)]
-    ladder = Ladder(rungs[:1], (rows[0],))
-    for rung, X in zip(rungs[1:], rows[1:], strict=True):
-        ladder = ladder.extended(rung, X, 500, 0.3)
-    numbers = {id(rung): i for i, rung in enumerate(rungs)}
-    kept = [numbers[id(rung)] for rung in ladder.machines]
-    assert kept[0] == 0 and kept[-1] == 5 and len(kept) < 6
-    pairs = list(pairwise(kept))
-    rates = [exchange_rate((rungs[i], rungs[j]), (rows[i], rows[j])) for i, j in pairs]
-    assert min(rates) > 0.25
-    assert [len(part) for part in ladder.samples[:-1]] == [500] * (len(kept) - 1)
 
 
 def test_collected_samples_are_of_the_machine():
