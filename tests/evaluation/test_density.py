@@ -63,13 +63,6 @@ def test_scores_are_those_of_the_mixture():
     assert float(COORDINATES.log_volume) == pytest.approx(LOG_VOLUME, rel=1e-12)
 
 
-def test_coordinates_that_change_nothing():
-    machine, same = make(), Coordinates(np.zeros(3), np.ones(3))
-    X = rows()
-    found = [Density(machine, coordinates=c).free_energy(X) for c in (None, same)]
-    assert_allclose(*found, rtol=1e-12)
-
-
 def test_solutions_are_those_of_the_data():
     machine = make(0.1)
     density = Density(machine, np.zeros((2, 3)), COORDINATES)

@@ -8,23 +8,22 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from _exact import Exact, free_energy
-from _libraries import OTHER_LIBRARIES
 from _machines import enumerable_pairs, random_machine
 from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
 from scipy.stats import linregress
 
-from skrbm import RBM, BernoulliRBM
+from skrbm import RBM
 from skrbm.evaluation import Density, Diagnosis, diagnose
 from skrbm.evaluation._agreement import (
     compared_moments,
     neighbours,
     quality_by_sweeps,
 )
-from skrbm.inference import Gibbs, Tempering
+from skrbm.inference import Gibbs
 from skrbm.inputs import Coordinates
 from skrbm.learning import SGD
-from skrbm.machine import Machine, conditional
+from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Gaussian, Theta
 
 BINARY = ("bernoulli", "bernoulli")
@@ -68,23 +67,6 @@ def test_a_machine_without_problem():
     assert twice[0] == twice[1]
 
 
-def test_grey_levels_are_drawn_as_bits():
-    """Bits by the probabilities of exact hidden values are exact samples."""
-    machine = random_machine(BINARY, (8, 5), 0, 0.5)
-    H = Exact(machine).sample(np.random.default_rng(0), 1000)[1]
-    grey = machine.units[0].mean(conditional(machine, 0, (None, H)))
-    assert diagnose(machine, sp.csr_array(grey), random_state=0).failed == []
-
-
-@pytest.mark.law
-def test_a_machine_of_the_right_distribution_has_no_fault():
-    """20 machines; of 200 such machines none was found at fault, 1.5 % at a level of 95 %."""
-    for seed in range(20):
-        machine = random_machine(BINARY, (8, 5), seed, 0.5)
-        d = diagnose(machine, drawn(machine, 500, seed), n_steps=200, random_state=seed)
-        assert d.failed == [], seed
-
-
 @pytest.mark.law
 def test_chains_along_a_ladder_mix_where_gibbs_chains_do_not():
     """Half of the samples of two modes are in each, within 5 standard errors of 1 / 20.
@@ -102,27 +84,6 @@ def test_chains_along_a_ladder_mix_where_gibbs_chains_do_not():
         machine, np.repeat([[0.0], [1.0]], 50, axis=0) + np.zeros(6), method="tempering"
     )
     assert np.abs(mean.moments[0].samples - 0.5).max() < 0.25
-
-
-@pytest.mark.parametrize(
-    "n_rungs, options", [(2, {"n_steps": 200}), (12, {"n_chains": 4, "n_steps": 8})]
-)
-def test_ladders_with_gaps_or_few_round_trips_are_not_connected(n_rungs, options):
-    d = diagnose(two_modes(24.0), method=Tempering(n_rungs), random_state=0, **options)
-    assert "ladder_connected" in d.failed
-    assert (d.exchanges.acceptance.min() < 0.1) == (n_rungs == 2)
-    assert (d.exchanges.round_trips.sum() < 100) == (n_rungs == 12)
-
-
-def test_the_ladder_of_a_fit_is_diagnosed():
-    """Exchanges are those of the ladder itself, with the same draws."""
-    X = drawn(random_machine(BINARY, (8, 5), 0, 1.0), 200)
-    rbm = RBM(
-        4, n_iter=20, learning_rate=0.1, random_state=0, inference=Gibbs(start="tempered")
-    ).fit(X)
-    d = diagnose(rbm, X, n_steps=100, random_state=0)
-    assert d.exchanges.acceptance.shape == (len(rbm.ladder_) - 1,)
-    assert diagnose(rbm, method="gibbs", **QUICK).exchanges is None
 
 
 def test_the_time_of_a_machine_is_that_of_its_transition_matrix():
@@ -204,29 +165,6 @@ def test_coordinates_and_sparse_data():
     assert str(dense) == str(sparse)
 
 
-def test_starts_without_data():
-    rbm = BernoulliRBM(n_components=4, n_iter=1, random_state=0).fit(drawn(two_modes(), 50))
-    d = diagnose(rbm, **QUICK)
-    assert d.moments == () and d.quality is None and d.neighbours is None
-    assert d.checks.keys() == {"mixed", "long_enough"}
-    assert diagnose(rbm.machine_, **QUICK).n_chains == 40
-    stuck = Density(two_modes(60.0), np.ones((3, 6)))  # and half of the chains start at random
-    assert "mixed" in diagnose(stuck, **QUICK).failed
-
-
-@pytest.mark.arrays
-@pytest.mark.parametrize("library", OTHER_LIBRARIES)
-def test_array_libraries(library):
-    """Other random numbers, the same distribution."""
-    xp = pytest.importorskip(library)
-    machine = random_machine(BINARY, (5, 3), 0, 0.5)
-    X, (W,) = drawn(machine, 300), machine.weights
-    thetas = tuple(theta.map(xp.asarray) for theta in machine.thetas)
-    foreign = Machine(machine.units, thetas, (xp.asarray(W),))
-    d = diagnose(foreign, xp.asarray(X), **QUICK)
-    assert type(d.time) is np.ndarray and all(m.error < m.limit for m in d.moments)
-
-
 @pytest.mark.parametrize(
     "given, name",
     [
@@ -270,12 +208,6 @@ def test_neighbours_by_all_distances():
         differences = distances.min(axis=1) - within.min(axis=1)
         expected.append(np.mean((differences > 0) + 0.5 * (differences == 0)))
     assert neighbours(X, Y)[:2] == pytest.approx(expected, rel=1e-12)
-
-
-def test_copies_are_closer_than_other_rows_are():
-    X = np.random.default_rng(0).standard_normal((400, 5))
-    assert neighbours(X, X + 1e-3).truth < 0.05
-    assert min(neighbours(X, X + 3)[:2]) > 0.95
 
 
 def test_quality_and_its_error():

@@ -19,7 +19,6 @@ from scipy.special import logsumexp
 from skrbm import RBM, BernoulliRBM, ConditionalRBM, evaluation
 from skrbm.evaluation import (
     AIS,
-    Density,
     log_partition,
     pseudo_log_likelihood,
     reverse_log_partition,
@@ -37,7 +36,6 @@ from skrbm.machine import free_energy as free_energies
 from skrbm.units import Bernoulli, Gaussian, Theta
 
 PAIRS = enumerable_pairs()
-pairs = pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
 BINARY = ("bernoulli", "bernoulli")
 
 
@@ -55,40 +53,6 @@ def test_auto_is_exact_where_a_layer_is_small_and_else_anneals():
     estimate = log_partition(machine, max_units=3, random_state=0)
     assert estimate.std > 0
     assert abs(estimate.value - Exact(machine).log_z) < 5 * estimate.std
-
-
-@pytest.mark.law
-@pytest.mark.parametrize("where", ["own", "starts", "base", "density"])
-def test_ais_from_every_base(where):
-    machine, method = make(), AIS(n_chains=300, schedule=100)
-    X = np.array([[1.0, 0, 0, 1], [1, 1, 0, 1]])
-    given = {"starts": {"starts": X}, "base": {"base": Theta(np.array([0.3, 0, 0, -1.0]))}}
-    model = Density(machine, X) if where == "density" else machine
-    estimate = log_partition(model, method, random_state=0, **given.get(where, {}))
-    assert 0 < estimate.std < 0.1
-    assert abs(estimate.value - Exact(machine).log_z) < 5 * estimate.std
-    again = log_partition(model, method, random_state=0, **given.get(where, {}))
-    assert estimate == again
-    other = log_partition(machine, method, random_state=0)
-    assert (estimate == other) == (where == "own")
-
-
-@pytest.mark.parametrize(
-    "base",
-    [
-        3,
-        Theta(np.zeros(3)),
-        Theta(np.zeros(4)),
-        Theta(np.full(4, np.nan), np.ones(4)),
-        Theta(np.zeros(4), -np.ones(4)),
-    ],
-    ids=["no parameters", "too few", "no precision", "NaN", "no law"],
-)
-@pytest.mark.parametrize("function", [log_partition, reverse_log_partition])
-def test_a_base_is_checked(base, function):
-    options = {"method": AIS(10, 10)} if function is log_partition else {}
-    with pytest.raises(ValueError, match=r"^base must"):
-        function(make(("gaussian", "bernoulli"), sizes=(4, 25)), base=base, **options)
 
 
 def test_reverse_annealing_from_gibbs_chains():

@@ -9,12 +9,10 @@ from _exact import Exact
 from _machines import enumerable_pairs, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skrbm.arrays import CommonRng, make_rng
 from skrbm.evaluation import Density
 from skrbm.evaluation._observed import Accuracy, exact_sums
 from skrbm.exceptions import LikelihoodWarning
 from skrbm.inputs import Coordinates
-from skrbm.machine import free_energy
 from skrbm.units import Categorical
 
 PRECISE, SEED = Accuracy(), np.random.SeedSequence(3)
@@ -94,15 +92,6 @@ def test_annealing_finds_the_sums(kinds):
     assert_allclose(found, [row.log_z for row in rows[:3]], atol=0.6)
 
 
-def test_annealing_from_other_units_finds_the_same():
-    """Starts of a density give the independent units; more chains, and a larger multiple."""
-    machine, X, rows = problem(("bernoulli", "bernoulli"))
-    starts = Exact(machine).sample(np.random.default_rng(5), 50)[0]
-    accuracy = Accuracy(0.02, 500, (200,))
-    found = annealed(machine, X[:3], OBSERVED[:3], accuracy, starts=starts)
-    assert_allclose(found, [row.log_z for row in rows[:3]], atol=0.12)
-
-
 def test_a_row_does_not_depend_on_the_others():
     machine, X, _ = problem(("bernoulli", "truncated_gaussian"), strength=2.0)
     together = annealed(machine, X[:3], OBSERVED[:3])
@@ -129,14 +118,6 @@ def test_rows_of_deep_machines_are_summed():
     assert_allclose(Density(machine).log_weight(rows, SEED)[:3], expected[:3], rtol=1e-10)
 
 
-def test_full_rows_have_their_free_energy():
-    machine, X, _ = problem(("bernoulli", "bernoulli"))
-    density = Density(machine)
-    assert_array_equal(density.free_energy(X), free_energy(machine, X))
-    H = np.where(OBSERVED, X, np.nan)
-    assert_allclose(density.free_energy(H, SEED)[3], free_energy(machine, X[3:])[0])
-
-
 def test_the_density_of_what_is_observed_has_its_own_units_of_measure():
     """With v = 3 + 2 z the density of an observed v is half that of z."""
     machine, X, rows = problem(("gaussian", "bernoulli"))
@@ -145,13 +126,3 @@ def test_the_density_of_what_is_observed_has_its_own_units_of_measure():
     found = Density(machine, coordinates=coordinates).log_weight(H, SEED)
     truth = [row.log_z for row in rows] - OBSERVED.sum(axis=1) * np.log(2)
     assert_allclose(found, truth)
-
-
-def test_common_random_numbers_are_the_same_in_each_group():
-    X = np.zeros((1, 1), np.float32)
-    rng, one = CommonRng(make_rng(0, X), 3), make_rng(0, X)
-    for draw, alone in ((rng.uniform, one.uniform), (rng.normal, one.normal)):
-        found = draw((6, 4))
-        assert found.dtype == np.float32
-        assert_array_equal(found, np.tile(alone((2, 4)), (3, 1)))
-    assert_array_equal(rng.signed((6, 4))[0], np.tile(one.signed((2, 4))[0], (3, 1)))

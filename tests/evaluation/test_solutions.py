@@ -15,10 +15,9 @@ from scipy.optimize import brentq
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import cdist
 from scipy.special import expit, logsumexp, xlogy
-from sklearn.exceptions import ConvergenceWarning
 
 from skrbm import TAPRBM, BernoulliRBM, CategoricalRBM
-from skrbm.evaluation import AIS, log_partition, solutions
+from skrbm.evaluation import log_partition, solutions
 from skrbm.evaluation._solutions import find_solutions, solution_groups
 from skrbm.inference import (
     TAP,
@@ -214,14 +213,6 @@ def test_starts_that_do_not_converge():
     assert both == pytest.approx((off + on) / 2, rel=1e-12)
 
 
-def test_no_start_converges():
-    X = np.array([[0.0] * 4, [1.0] * 4])
-    with pytest.warns(ConvergenceWarning, match="none of the 2 starts converged"):
-        found = solutions(uniform_machine(), Restless(bound=-1.0), X)
-    assert found.n_unconverged == 2
-    assert len(found) == 2 and np.isfinite(found.free_energies).all()
-
-
 # ------------------------------------------------------------------- which are one
 
 
@@ -245,12 +236,6 @@ def test_groups_are_the_components_of_the_graph_of_all_pairs(tol, n_columns):
     assert_array_equal(groups, components(means, tol))
     order = generator.permutation(150)
     assert solution_groups(means[order], tol).max() == groups.max()
-
-
-def test_chains_of_rows_are_one():
-    means = np.array([[0.0], [0.9], [0.45], [3.0]])
-    assert_array_equal(solution_groups(means, 0.5), [0, 0, 0, 1])
-    assert_array_equal(solution_groups(means, 0.45), [0, 1, 2, 3])  # less than, strictly
 
 
 def test_the_order_of_the_starts_does_not_matter():
@@ -293,20 +278,6 @@ def test_log_partition_by_both_weights():
 
 
 # -------------------------------------------------------------------------- input
-
-
-@pytest.mark.parametrize(
-    "method, starts, message",
-    [
-        ("tap", np.eye(4) * np.nan, "NaN"),
-        ("tap", np.eye(3), "starts has 3 columns"),
-        ("loopy", np.eye(4), "method"),
-        (AIS(), np.eye(4), "method"),
-    ],
-)
-def test_input_is_checked(method, starts, message):
-    with pytest.raises(ValueError, match=message):
-        solutions(uniform_machine(), method, starts)
 
 
 def test_the_method_is_that_of_the_estimator():

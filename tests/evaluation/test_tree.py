@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 from numpy.testing import assert_array_equal
 from scipy.linalg import block_diag
 
@@ -36,11 +35,6 @@ def test_branches_merge_where_solutions_do():
         assert_array_equal(labels[:, None] == labels, groups[:, None] == groups)
     last = solutions(models[-1], "naive_mean_field", X)
     assert_array_equal(tree.labels[-1], last.labels)
-
-
-def test_no_model_is_an_error():
-    with pytest.raises(ValueError, match="models"):
-        solution_tree([], CORNERS)
 
 
 def test_rows_that_do_not_converge_are_in_no_branch(monkeypatch):

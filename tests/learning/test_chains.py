@@ -1,7 +1,5 @@
 """Where the chains of the model phase start, and the moments that are taken from them."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from _exact import STATISTICS, clamped
@@ -11,9 +9,9 @@ from scipy import stats
 
 from skrbm.arrays import make_rng
 from skrbm.inference import Gibbs, GibbsLangevin, Langevin
-from skrbm.learning import CHAINS, CORRELATED, GRADIENTS, ChainPhase, Noise, remaining
+from skrbm.learning import CHAINS, CORRELATED, GRADIENTS, ChainPhase, Noise
 from skrbm.machine import Machine, condition
-from skrbm.units import Bernoulli, Gaussian, Theta
+from skrbm.units import Bernoulli, Theta
 
 LEVEL = 1e-6
 KINDS = ("gaussian", "bernoulli")
@@ -86,31 +84,6 @@ def test_data_moments_are_expected_or_drawn():
     assert_allclose(found["joint"][2], found["marginal"][2], atol=6 * 0.5 / np.sqrt(30_000))
 
 
-@pytest.mark.law
-@samplers
-def test_annealed_chains_have_the_shares_of_modes_that_they_cannot_cross(sampler):
-    """Two normal laws ten deviations apart, one with four times the weight of the other.
-
-    By a t-test over 20 runs, at a level of 1e-6; chains at noise that is the same for both modes
-    have one half in each.
-    """
-    C, weight = np.array([[10.0, 0.0]]), 0.8
-    b = np.array([-(C**2).sum() / 2 + np.log(weight / (1 - weight))])
-    own = Theta(np.zeros(2), np.ones(2))
-    machine = Machine((Gaussian(), Bernoulli()), (own, Theta(b)), (C,))
-    noise, X = Noise(np.array([5.0, 0.0]), np.array([5.0, 1.0])), np.zeros((1000, 2))
-    shares = {"annealed": [], "noise": []}
-    for name, found in shares.items():
-        for seed in range(20):
-            phase = CHAINS[name](replace(sampler, n_steps=30), noise=noise)
-            rng = make_rng(seed, X)
-            state, _, _ = phase.phases(machine, phase.init(machine, rng, 1000, X), X, rng)
-            found.append((phase.visible(state)[:, 0] > 5).mean())
-    assert stats.ttest_1samp(shares["annealed"], weight).pvalue > LEVEL / 3
-    assert np.std(shares["annealed"]) < 0.05
-    assert abs(np.mean(shares["noise"]) - 0.5) < 0.05
-
-
 @samplers
 def test_noise_has_the_law_asked_for(sampler):
     mean, scale = np.array([1.0, 0.0, -5.0]), np.array([2.0, 1.0, 0.0])
@@ -124,15 +97,6 @@ def test_noise_has_the_law_asked_for(sampler):
     theta = MACHINE.thetas[0]
     z = (free - theta.field / theta.precision) * np.sqrt(theta.precision)
     assert all(stats.kstest(z[:, i], "norm").pvalue > LEVEL / 3 for i in range(3))
-
-
-def test_directions_that_a_model_has_not_learnt_do_not_count():
-    """Independent chains with a third of the deviation of the data move by little."""
-    rng = np.random.default_rng(0)
-    rows, begin, end = rng.standard_normal((300, 3)), *rng.normal(0, 0.3, (2, 100, 3))
-    assert remaining(begin, end, rows) < CORRELATED
-    modes = np.where(rng.random((100, 3)) < 0.5, -1.0, 1.0)
-    assert remaining(modes + begin, modes + end, rows) > CORRELATED
 
 
 def test_chains_that_stay_in_modes_along_a_lesser_direction_are_correlated():

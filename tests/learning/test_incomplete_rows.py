@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skrbm.arrays import make_rng
 from skrbm.inference import FIXED_POINTS, Gibbs
 from skrbm.learning import CHAINS, FixedPointPhase
-from skrbm.machine import data_moments
 
 ROW = np.array([1.0, np.nan, 0.0, np.nan])
 KINDS = [
@@ -71,17 +70,3 @@ def test_moments_of_fixed_points_are_those_given_the_observed_values(name):
     starts = phase.visible(state)
     assert_array_equal(starts[H == H], H[H == H])
     assert ((starts > 0) & (starts < 1))[np.isnan(H)].all()
-
-
-def test_full_rows_of_a_batch_have_their_exact_moments():
-    machine = random_machine(("bernoulli", "bernoulli"), (4, 3), 5, 2.0)
-    X = np.array([[1.0, 1, 0, 0], [0.0, 1, 1, 1]])
-    phase, rng = FixedPointPhase(FIXED_POINTS["tap"]), make_rng(0, X)
-    state = phase.init(machine, rng, 2, X)
-    observed = np.array([[1, 1, 1, 1], [1, 1, 0, 1]]) > 0
-    _, data, _ = phase.incomplete_phases(machine, state, X, observed, rng)
-    full, part = data.blocks
-    (alone,) = data_moments(machine, X[:1]).blocks
-    assert_array_equal(full.means[1], alone.means[1])
-    assert_array_equal(full.weight, [0.5])
-    assert part.weight == pytest.approx(0.5)

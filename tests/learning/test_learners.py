@@ -10,7 +10,6 @@ from _machines import gradient, random_machine
 from numpy.testing import assert_allclose
 
 from skrbm.arrays import Columns, make_rng
-from skrbm.estimators._recipe import Recipe
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, Gibbs
 from skrbm.inputs import DistinctRows, Rows
@@ -182,39 +181,3 @@ def test_values_between_0_and_1_are_drawn_in_each_batch(sparse):
         rows_of(machine, np.rint(X)), phase, ASCENT, batch_size=3, sample_values=True
     ).sample_values
     assert not Rows(X, Gaussian(), X.dtype).has_fractions
-
-
-@pytest.mark.parametrize(
-    ("gains", "expected"),
-    [
-        ([1.0, 2.0], "persistent"),
-        ([-1.0, 0.5], "weighted"),  # below independent columns, and weighted chains are better
-        ([-1.0, -2.0], "persistent"),
-        ([1.0, 0.5, 0.8], "weighted"),  # it has fallen by half of the epochs
-        ([1.0, 0.5, 0.4], "persistent"),
-        ([np.nan, np.nan], "persistent"),  # no estimate
-    ],
-)
-def test_the_better_chains_are_kept_where_the_likelihood_says_that_others_are_wrong(
-    gains, expected
-):
-    """The bits mix; ``gains`` are those at the checks and, after a trial, of weighted chains."""
-    X = np.random.default_rng(0).integers(2, size=(60, 4)).astype(float)
-    machine, phase, left = make(strength=0.1), ChainPhase(Gibbs()), list(gains)
-    training = begin(machine.copy(), phase, ASCENT, X)
-    training.recipe = Recipe(phase, ASCENT, fallback=CHAINS["weighted"](Gibbs()))
-    training.first = machine.copy()
-    learner = MomentLearner(
-        rows_of(machine, X),
-        phase,
-        ASCENT,
-        batch_size=20,
-        length=phase.step_length(machine),
-        gain=lambda training: left.pop(0),
-    )
-    for epoch in range(10):
-        learner.epoch(training, epoch / 10, 1.0)
-        training.n_epochs += 1
-    assert not left
-    assert learner.phase.start == training.recipe.phase.start == expected
-    assert learner.length.divergence == training.recipe.phase.step_length(machine).divergence

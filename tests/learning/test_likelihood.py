@@ -15,17 +15,15 @@ from sklearn.exceptions import ConvergenceWarning
 from skrbm import RBM
 from skrbm.arrays import Columns, make_rng
 from skrbm.evaluation import Density, LogPartition
-from skrbm.inference import TAP, Gibbs
+from skrbm.inference import Gibbs
 from skrbm.inputs import Coordinates, Rows
 from skrbm.learning import (
     CHAINS,
     ChainPhase,
     EarlyStopping,
-    FixedPointPhase,
     LikelihoodMonitor,
     _tracking,
 )
-from skrbm.learning._likelihood import moment_mismatch
 from skrbm.machine import Machine, free_energy
 from skrbm.units import Bernoulli, Poisson, Theta
 
@@ -165,19 +163,6 @@ def test_early_stopping_keeps_the_best_epoch(recorded, learning_rate):
     assert_array_equal(rbm.intercept_visible_, recorded[best].thetas[0].field)
 
 
-@pytest.mark.parametrize("kinds", [BINARY, REAL])
-def test_equations_give_a_likelihood_of_their_own(kinds):
-    """TAP with weights of 0.1, where its own error is below 0.001."""
-    machine = make(kinds, strength=0.1)
-    X = data(machine)
-    watch, phase = monitor(machine, X, FixedPointPhase(TAP(tol=1e-20, max_iter=200)))
-    rng = make_rng(0, X)
-    state, _, _ = phase.phases(machine, phase.init(machine, rng, 5, X), X, rng)
-    measured = watch.measure(machine, state)
-    expected = log_likelihood(machine, parts(watch, X)[0]).mean()
-    assert measured["tap_log_likelihood"] == pytest.approx(expected, abs=1e-3)
-
-
 def test_scores_are_those_of_the_data_in_other_coordinates():
     """The machine learns (v - offset) / divisor; the score is a log-density of v."""
     machine = make(REAL)
@@ -192,22 +177,6 @@ def test_scores_are_those_of_the_data_in_other_coordinates():
     measured, held_out = watch.measure(machine, None), parts(watch, X)[1]
     expected = log_likelihood(machine, coordinates.inward(held_out)).mean() - np.log(10.0)
     assert measured["score"] == pytest.approx(expected, rel=1e-9)
-
-
-def test_large_machines_are_scored_by_chains():
-    """21 units in each layer are not summed; without couplings log Z is known.
-
-    5 standard errors have a probability of 6e-7, were the error normal.
-    """
-    machine = random_machine(BINARY, (21, 21), 0, 0.0)
-    X = np.random.default_rng(0).integers(2, size=(30, 21)).astype(float)
-    watch, _ = monitor(machine, X)
-    b = machine.thetas[0].field
-    expected = (parts(watch, X)[1] @ b - np.logaddexp(0, b).sum()).mean()
-    measured = watch.measure(machine, None)
-    std = measured["log_likelihood_std"]
-    assert 0 < std < 0.1
-    assert measured["score"] == pytest.approx(expected, abs=5 * std)
 
 
 # The end of a fit.
@@ -264,22 +233,3 @@ def test_the_end_is_compared_with_independent_units(above, std, warns, monkeypat
     message, _ = watch.warning(machine, None)
     assert (message is not None) == warns
     assert not warns or "below that of independent columns" in message
-
-
-def weights_of(n):
-    return np.full(n, 1.0), np.full(n, 1 / n)
-
-
-def test_moments_along_the_main_directions():
-    """Means that differ by 2 standard deviations, variances by a factor, in units of the rows."""
-    generator = np.random.default_rng(0)
-    scales, n = np.array([5.0, 1.0, 0.2]), 4000
-    rows, samples = (generator.standard_normal((n, 3)) * scales for _ in range(2))
-    counts, weights = weights_of(n)
-    assert moment_mismatch(rows, counts, samples, weights) is None
-    far = samples + np.array([0.0, 2.0, 0.0])
-    assert moment_mismatch(rows, counts, far, weights) == pytest.approx(2.5, abs=0.5)
-    wide = samples * np.array([1.0, 1.0, 2.0])  # 4 in place of 1
-    assert moment_mismatch(rows, counts, wide, weights) == pytest.approx(1.5, abs=0.3)
-    near = samples + 0.4 * scales
-    assert moment_mismatch(rows, counts, near, weights) is None

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from _exact import Exact, clamped
 from _machines import gradient, random_machine
 from numpy.testing import assert_allclose
@@ -22,8 +21,6 @@ from skrbm.learning import (
     DeepPhase,
     FixedPointPhase,
 )
-from skrbm.machine import Machine
-from skrbm.units import Bernoulli, Categorical, Theta
 
 LEVEL = 1e-6
 BINARY, REAL = ("bernoulli", "bernoulli"), ("gaussian", "bernoulli")
@@ -136,24 +133,6 @@ def test_the_shared_product_changes_no_distribution(start, n_steps, kinds):
         (block,) = model.blocks
         held = clamped(machine, block.means[0][:20])
         assert_allclose(block.means[1][:20], [one.mean(1) for one in held], rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("start", CHAINS)
-@pytest.mark.parametrize("n_steps", [1, 3])
-def test_sparse_rows_of_categories_change_nothing(start, n_steps):
-    generator, unit = np.random.default_rng(0), Categorical((17, 20, 3))
-    X = unit.configurations(40, generator.integers(0, 17 * 20 * 3, 30))
-    thetas = Theta(generator.standard_normal(40)), Theta(generator.standard_normal(5))
-    machine = Machine((unit, Bernoulli()), thetas, (generator.standard_normal((5, 40)),))
-    found = []
-    for rows in (X, sp.csr_array(X)):
-        phase, rng = CHAINS[start](Gibbs(n_steps)), make_rng(1, X)
-        state = phase.init(machine, rng, 30, X)
-        for _ in range(2):
-            state, data, model = phase.phases(machine, state, rows, rng)
-        found.append([*gradient(machine, data - model), phase.visible(state)])
-    for one, other in zip(*found, strict=True):
-        assert_allclose(one, other, rtol=1e-10, atol=1e-12)
 
 
 def assert_same_distribution(one, other):

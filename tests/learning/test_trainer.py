@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
 
 from skrbm.learning import Monitor, Trainer, Training, recorder
 
@@ -50,27 +49,6 @@ class Scripted(Monitor):
     def conclude(self, machine, state):
         assert machine.value == self.seen[-1][0] or self.kept is not None
         self.n_concluded += 1
-
-
-class Task:
-    """A callback's view of a fit: its calls in order; it may stop or fail."""
-
-    def __init__(self, log=None, stop_after=None, error_after=None, name="fit"):
-        self.log = [] if log is None else log
-        self.stop_after, self.error_after, self.name = stop_after, error_after, name
-
-    def subcontext(self, task_name):
-        return Task(self.log, self.stop_after, self.error_after, task_name)
-
-    def call_on_fit_task_begin(self, reconstruction_attributes=None, **data):
-        self.log.append(("begin", self.name, data))
-
-    def call_on_fit_task_end(self, reconstruction_attributes, **data):
-        self.log.append(("end", self.name, reconstruction_attributes()))
-        n = sum(entry[:2] == ("end", "epoch") for entry in self.log)
-        if self.name == "epoch" and n == self.error_after:
-            raise KeyboardInterrupt
-        return self.name == "epoch" and n == self.stop_after
 
 
 def trainer(learner, published, **options):
@@ -141,51 +119,3 @@ def test_the_best_epoch_may_be_published_at_the_end_too():
     monitor.keeps_best = True
     trainer(Adding(), published, monitor=monitor).run(start())
     assert published == [(3.0, "state 3")]
-
-
-def test_callbacks_are_called_in_order():
-    context, data = Task(), {"estimator": "me", "X": "rows", "y": "rows"}
-    trainer(Adding(), [], n_iter=2, context=context, data=data).run(start())
-    attributes = [{"value_": float(k), "state_": f"state {k}"} for k in (1, 2)]
-    assert context.log == [
-        ("begin", "fit", data),
-        ("begin", "epoch", data),
-        ("end", "epoch", attributes[0]),
-        ("begin", "epoch", data),
-        ("end", "epoch", attributes[1]),
-        ("end", "fit", {}),
-    ]
-
-
-def test_history_has_nan_where_a_quantity_was_not_measured():
-    published, training, history = [], start(), {}
-    trainer(Adding(), published, n_iter=2, history=history).run(training)
-    for name in ("score", "gap"):
-        training.machine = Machine(np.zeros(()))
-        monitor = Scripted([7.0], name=name)
-        trainer(Adding(), published, n_iter=1, history=history, monitor=monitor).run(training)
-    nan = float("nan")
-    assert history["epoch"] == [1, 2, 3, 4]
-    assert_array_equal(history["score"], [nan, nan, 7, nan])
-    assert_array_equal(history["gap"], [nan, nan, nan, 7])
-    assert list(history)[-2:] == ["score", "gap"]
-
-
-@pytest.mark.parametrize("n", [1, 7, 100, 1001])
-def test_a_fit_prints_some_of_its_rows(n, capsys):
-    record = recorder({}, "fit")
-    for epoch in range(1, n + 1):
-        record({"epoch": epoch, "time": 0.0, "error": epoch / 8}, left=n - epoch)
-    lines = capsys.readouterr().out.splitlines()
-    assert min(n, 20) <= len(lines) <= 42
-    assert lines[-1] == f"[fit] epoch {n} of {n}: error {n / 8:.4g}"
-
-
-def test_a_fit_that_stops_early_says_which_parameters_it_has(capsys):
-    """The second of four values is the best, and two bad ones end the fit."""
-    published, monitor = [], Scripted([1.0, 2.0, 1.5, 1.5, 9.0])
-    trainer(Adding(), published, n_iter=5, verbose="fit", monitor=monitor).run(start())
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert "after epoch 4" in last and last.endswith(f"epoch {published[0][0]:.0f}")
-    trainer(Adding(), published, verbose="fit", context=Task(stop_after=3)).run(start())
-    assert "callback after epoch 3" in capsys.readouterr().out.splitlines()[-1]

@@ -11,7 +11,6 @@ from _exact import Exact
 from _fractional import all_rows
 from _machines import gradient, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import logsumexp
 from sklearn.base import clone
 
 from skrbm import RBM
@@ -131,16 +130,6 @@ def test_resampling_keeps_weighted_means():
     assert_allclose(total, 32 * weights, atol=0.15)
 
 
-def test_persistent_chains_get_equal_weights_in_the_next_batch():
-    """Where early stopping returns to chains without weights."""
-    machine, rng = random_machine(("bernoulli",) * 2, (5, 3), 0, 0.5), make_rng(0, np.ones(1))
-    rows = all_rows(5)
-    state = Run(Chains((rows, None)))
-    assert PHASE.weights(state) is None
-    assert_array_equal(PHASE.visible(state), rows)
-    assert_allclose(PHASE.weights(PHASE.reviewed(machine, state, rng)), 1 / 32)
-
-
 def two_clusters(kind, n=1500):
     """Rows of 30 bits that are mostly equal, or of 200 bits with six factors in each cluster."""
     rng = np.random.default_rng(0)
@@ -171,25 +160,3 @@ def test_chains_that_do_not_mix_are_those_of_the_better_machine(kind, start, oth
         warnings.simplefilter("ignore")  # of chains that do not mix
         single = clone(rbm).set_params(inference=Gibbs(start=other)).fit(train)
         assert mixed.score(test) > single.score(test) + 1
-
-
-@pytest.mark.law
-@pytest.mark.parametrize("seed", [0, 2])
-def test_modes_that_separate_late_have_their_shares(seed):
-    """Six groups of bits, whose chains still mix after a fifth of the epochs.
-
-    Compared with the exact likelihood of the mixture. Seeds 0 to 11 all end at most 0.16 nats below
-    it; with the first check alone, these two end 0.33 and 0.93 nats below.
-    """
-    rng, flip = np.random.default_rng(seed), 0.05
-    prototypes = rng.integers(2, size=(6, 30))
-
-    def drawn(n):
-        which = rng.integers(6, size=n)
-        return (prototypes[which] ^ (rng.random((n, 30)) < flip)).astype(float)
-
-    train, test = drawn(3000), drawn(4000)
-    n_flips = (test[:, None] != prototypes).sum(axis=2)
-    log_p = n_flips * np.log(flip) + (30 - n_flips) * np.log1p(-flip)
-    expected = (logsumexp(log_p, axis=1) - np.log(6)).mean()
-    assert RBM(16, random_state=seed).fit(train).score(test) > expected - 0.25
