@@ -6,7 +6,6 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse as sp
 from _distributions import LEVEL
 from _estimators import build
 from numpy.testing import assert_allclose, assert_array_equal
@@ -59,15 +58,6 @@ def test_likelihood_is_that_of_the_parameters_by_site():
     assert_allclose(rbm.score_samples(ROWS), log_probabilities(*parameters), rtol=1e-10)
     published = rbm.components_, rbm.intercept_visible_, rbm.intercept_hidden_
     assert_allclose(log_probabilities(*published), log_probabilities(*parameters), rtol=1e-10)
-
-
-def test_published_parameters_sum_to_zero_over_the_values():
-    rbm, _ = given(random_state=0)
-    assert_allclose(rbm.components_.sum(axis=2), 0, atol=1e-12)
-    assert_allclose(rbm.intercept_visible_.sum(axis=1), 0, atol=1e-12)
-    for site, q in enumerate(SIZES):
-        assert not rbm.components_[:, site, q:].any()
-        assert not rbm.intercept_visible_[site, q:].any()
 
 
 OPTIONS = [
@@ -256,30 +246,3 @@ def test_clusters_between_which_chains_do_not_mix():
         warnings.simplefilter("error", ConvergenceWarning)
         rbm = CategoricalRBM(random_state=0).fit(X)
     assert rbm.score(X) == pytest.approx(-np.log(256), abs=0.1)
-
-
-@pytest.mark.parametrize("method", ["score_samples", "transform", "gibbs", "impute"])
-def test_rows_of_one_hot_columns_must_be_categories(method):
-    X = np.array([[0, 1, 0, 1, 0], [1, 0, 0, 0, 1.0]] * 20)
-    rbm = RBM(4, visible=Categorical((3, 2)), n_iter=2, random_state=0).fit(X)
-    getattr(rbm, method)(X)
-    for row in ([0, 0, 0, 0, 0], [0.5, 0.5, 0, 1, 0]):
-        wrong = np.vstack([X[:3], row])
-        for given in (wrong,) if method == "impute" else (wrong, sp.csr_array(wrong)):
-            with pytest.raises(ValueError, match=r"one 1 and otherwise 0.*OneHotEncoder"):
-                getattr(rbm, method)(given)
-    with pytest.raises(ValueError, match="or NaN throughout"):
-        rbm.impute(np.array([[0, 1, 0, np.nan, 1]]))
-
-
-@pytest.mark.parametrize("in_blocks", [False, True])
-def test_identifiers_are_named(in_blocks):
-    """Sites that have nearly as many values as rows, if their categories are not given."""
-    n = 60
-    X = np.column_stack([np.arange(n) % 3, np.random.default_rng(0).permutation(n)])
-    data = (lambda: (X[:30], X[30:])) if in_blocks else X
-    with pytest.warns(UserWarning, match="column 1 of X has a different value in nearly every row"):
-        CategoricalRBM(2, n_iter=0).fit(data)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        CategoricalRBM(2, n_iter=0, categories=[range(3), range(n)]).fit(data)

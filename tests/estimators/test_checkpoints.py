@@ -103,36 +103,6 @@ def test_a_resumed_fit_ends_as_one_without_interruption(name, tmp_path):
     assert_same(attributes(small(Estimator, **params).fit(*data)), attributes(unbroken))
 
 
-def interrupted(estimator, data, folder, n_epochs):
-    """Interrupt a checkpointed fit in the middle of the next epoch."""
-    seen = []
-
-    class Interrupting(Checkpoint):
-        def on_fit_task_begin(self, estimator, context, *, fitted_estimator=None):
-            super().on_fit_task_begin(estimator, context, fitted_estimator=fitted_estimator)
-            seen.append(context.task_name)
-            if seen.count("epoch") > n_epochs:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        if isinstance(estimator, str):
-            resume(estimator, *data, callbacks=[Interrupting(folder)])
-        else:
-            estimator.set_callbacks(Interrupting(folder)).fit(*data)
-
-
-@pytest.mark.parametrize("name", ["RBM", "ConditionalRBM", "tempered"])
-def test_repeated_interruptions(name, tmp_path):
-    Estimator, params, data = SETTINGS[name]
-    estimator = small(Estimator, **{**params, "n_iter": 5})
-    data = given(estimator, data)
-    interrupted(small(Estimator, **{**params, "n_iter": 5}), data, tmp_path, 2)
-    interrupted(str(tmp_path), data, tmp_path, 1)
-    interrupted(str(tmp_path), data, tmp_path, 0)
-    found = resume(tmp_path, *data)
-    assert_same(attributes(found), attributes(estimator.fit(*data)))
-
-
 def test_a_fit_whose_chains_are_replaced(tmp_path):
     """Checkpoints before and after the restart with weighted chains lead to the same result.
 

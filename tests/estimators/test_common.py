@@ -114,17 +114,6 @@ def test_log_partition_methods(RBM):
     assert rbm.log_partition("tap") == pytest.approx(rbm.log_partition(TAP(damping=0.5)), abs=1e-4)
 
 
-@every
-def test_log_partition_of_a_large_machine_is_not_summed(RBM):
-    rbm = machine(RBM, 32, 33, strength=0.1)
-    value, std = rbm.log_partition(return_std=True)
-    assert std != 0
-    with pytest.raises(ValueError, match="at most max_units=20"):
-        rbm.log_partition("exact")
-    assert value == rbm.log_partition("smc")
-    assert abs(value - rbm.log_partition("ais")) < 0.5
-
-
 # ---------------------------------------------------------- transform and its kin
 
 
@@ -194,21 +183,6 @@ def test_sample_starts_at_init(RBM):
 # ---------------------------------------------------------------------- imputation
 
 
-@every
-def test_impute_keeps_what_is_observed(RBM):
-    X = binary_data(n=30)
-    holes = X.copy()
-    holes[:20][np.random.default_rng(0).random((20, 8)) < 0.4] = np.nan
-    holes[0] = np.nan
-    rbm = small(RBM).fit(X)
-    filled = rbm.impute(holes)
-    missing = np.isnan(holes)
-    assert missing[:20].any() and not np.isnan(filled).any()
-    assert_array_equal(filled[~missing], holes[~missing])
-    assert_array_equal(filled[20:], X[20:])
-    assert ((filled[missing] > 0) & (filled[missing] < 1)).all()
-
-
 @binary
 @pytest.mark.parametrize("observed", [(), (0,), (0, 2), (1, 2, 3)])
 def test_impute_gives_conditional_means(RBM, observed):
@@ -244,18 +218,6 @@ def test_from_parameters(RBM):
     assert_array_equal(bare.components_, W.T)
     assert not bare.intercept_hidden_.any() and not bare.intercept_visible_.any()
     assert RBM.from_parameters(W.astype(np.float32)).transform(X).dtype == np.float32
-
-
-@every
-def test_from_parameters_of_another_estimator(RBM):
-    neural_network = pytest.importorskip("sklearn.neural_network")
-    X = binary_data()
-    theirs = neural_network.BernoulliRBM(n_components=4, n_iter=2, random_state=0).fit(X)
-    for source in (theirs, small(RBM).fit(X)):
-        rbm = RBM.from_parameters(source, random_state=0)
-        assert rbm.n_components == source.n_components
-        assert_allclose(rbm.transform(X), source.transform(X), rtol=1e-10)
-        assert not np.shares_memory(rbm.components_, source.components_)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,5 @@
 """Contract of all estimators with ``optimizer``: names, objects, and changes of them."""
 
-import os
-import re
-import traceback
-
 import numpy as np
 import pytest
 from _estimators import (
@@ -21,7 +17,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
-import skrbm
 from skrbm import (
     RBM,
     TAPRBM,
@@ -31,7 +26,6 @@ from skrbm import (
     GaussianBernoulliRBM,
     ReplicatedSoftmaxRBM,
 )
-from skrbm.estimators._shared import optimizer_of
 from skrbm.inference import (
     TAP,
     AdaptiveTAP,
@@ -39,7 +33,6 @@ from skrbm.inference import (
     Tempering,
 )
 from skrbm.learning import OPTIMIZERS, SGD, Adam, EarlyStopping, NaturalGradient
-from skrbm.units import Bernoulli
 
 optimized = pytest.mark.parametrize("Estimator", with_parameters("optimizer"))
 DEFAULTS = {
@@ -73,20 +66,6 @@ def test_a_name_stands_for_an_object_with_the_defaults_of_the_estimator(Estimato
     other = kind(**{**own, "alpha": 0.3})
     other = learn(small(Estimator, **params).set_params(optimizer=other), X)
     assert not np.array_equal(steps(by_name), steps(learn(other, X, "partial_fit")))
-
-
-@pytest.mark.parametrize("Estimator", [RBM, DeepTAPMachine, ConditionalRBM])
-def test_the_state_of_an_optimizer_is_reset_when_it_changes(Estimator):
-    X = binary_data()
-    params = {"n_iter": 2, "learning_rate": 0.01, "warm_start": True}
-    estimator = learn(small(Estimator, optimizer="adam", **params), X)
-    n_steps = estimator._training.optimizer_state.n_steps
-    assert learn(estimator, X)._training.optimizer_state.n_steps == 2 * n_steps > 0
-    learn(estimator.set_params(optimizer=SGD(momentum=0.5)), X)
-    assert not hasattr(estimator._training.optimizer_state, "n_steps")
-    learn(estimator.set_params(optimizer=Adam(decay=0.5)), X)
-    assert estimator._training.optimizer_state.n_steps == n_steps
-    assert estimator.n_iter_ == 8 and np.isfinite(steps(estimator)).all()
 
 
 @pytest.mark.parametrize("kind", [SGD, Adam])
@@ -129,12 +108,6 @@ def test_steps_of_automatic_length_learn(estimator, data, independent, truth, na
         learner.set_params(early_stopping=False)
     gain = np.mean(learner.fit(*data).score_samples(*data)) - independent
     assert gain > 0.25 * (truth - independent)
-
-
-def test_a_name_has_no_parameters_to_set():
-    for key in ("inference__tol", "optimizer__tol", "random_state__a"):
-        with pytest.raises(ValueError, match=key):
-            TAPRBM().set_params(**{key: 0.1})
 
 
 @pytest.mark.parametrize("prefix", ["", "taprbm__"], ids=["estimator", "pipeline"])
@@ -218,30 +191,3 @@ def test_parameters_of_objects_have_ranges(kind, name, bad, good):
 def test_growth_has_persistent_chains_only(sampler):
     with pytest.raises(ValueError, match="persistent"):
         FrankWolfeRBM(2, inference=sampler).fit(X)
-
-
-def test_a_fit_is_few_calls_deep(monkeypatch):
-    """From ``fit`` to the draw of the visible units of a chain there are at most 12 calls."""
-    depths, sample, package = [], Bernoulli.sample, os.path.dirname(skrbm.__file__)
-
-    def counted(self, theta, rng):
-        names = [f.name for f in traceback.extract_stack() if f.filename.startswith(package)]
-        if "run" in names and "fit" in names:
-            depths.append(len(names) - names.index("fit"))
-        return sample(self, theta, rng)
-
-    monkeypatch.setattr(Bernoulli, "sample", counted)
-    RBM(3, n_iter=2, random_state=0).fit(X)
-    assert depths and max(depths) <= 12
-
-
-@optimized
-def test_a_parameter_of_a_named_optimizer_needs_the_object_that_the_error_gives(Estimator):
-    estimator = Estimator()
-    if not isinstance(estimator.optimizer, str):
-        return
-    with pytest.raises(ValueError, match="optimizer") as caught:
-        estimator.set_params(optimizer__alpha=0.01)
-    given = eval(re.search(r"set optimizer=(.+) first", str(caught.value))[1], {"SGD": SGD})
-    assert given == optimizer_of(estimator)
-    assert estimator.set_params(optimizer=given, optimizer__alpha=0.01).optimizer.alpha == 0.01

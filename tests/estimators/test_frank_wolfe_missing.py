@@ -112,19 +112,6 @@ def test_growth_raises_the_likelihood_of_what_is_observed(step):
 # ---------------------------------------------------------------------------- estimators
 
 
-@pytest.mark.parametrize("inference", ["exact", Gibbs(n_chains=500)])
-def test_missing_values_do_not_hide_units(inference):
-    """Three units were found with both; 0.1 nats are far less than what they explain."""
-    H = np.where(
-        np.random.default_rng(1).random((400, 5)) < 0.1, NAN, np.resize(patterned(), (400, 5))
-    )
-    rbm = FrankWolfeRBM(6, inference=inference, random_state=0).fit(H)
-    assert rbm.n_components_ >= 1
-    with pytest.warns(UserWarning, match="no hidden unit"):
-        independent = FrankWolfeRBM(1, alpha=10.0, random_state=0).fit(H)
-    assert rbm.score(H) > independent.score(H) + 0.1
-
-
 def test_likelihoods_and_hidden_means_are_exact():
     """Units that count in part have no configurations, and what is missing has."""
     params = {"step": "line_search", "temperature": 2.5, "alpha": 1e-3, "random_state": 0}

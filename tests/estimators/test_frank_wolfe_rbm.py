@@ -111,36 +111,6 @@ def test_the_best_machine_of_the_path_is_kept(X, step):
     assert fw.score(X[:60]) == pytest.approx(mean, abs=1e-8)
 
 
-@pytest.mark.wide
-@pytest.mark.parametrize(
-    "params",
-    [
-        {"step": "1/t", "alpha": 0.1},
-        {"step": "line_search", "temperature": "learn"},
-        {"step": "line_search", "temperature": 2.5},
-        {"temperature": 2.5, "step": "1/t", "alpha": 0.1},
-        {"step": "line_search", "away_steps": True},
-        {"inference": "exact"},
-        {"inference": Gibbs(n_steps=3)},
-        {"early_stopping": "free_energy_gap"},
-        {"early_stopping": False},
-    ],
-    ids=str,
-)
-def test_options(X, params):
-    fw = small(**params).fit(X)
-    assert fw.n_components_ >= 1
-    independent = small(max_components=1, alpha=1e3)
-    with pytest.warns(UserWarning, match="no hidden unit"):
-        independent.fit(X)
-    assert fw.score(X) > independent.score(X) + 0.1
-    if params.get("step") != "line_search" and "temperature" not in params:
-        assert (fw.multiplicities_ == 1).all()
-    if params.get("temperature") == 2.5:
-        assert fw.multiplicities_.sum() <= 2.5 + 1e-6
-    assert_allclose(fw.score_samples(X), law(fw, X), rtol=1e-6)
-
-
 @pytest.mark.parametrize("inference", ["gibbs", "exact"])
 def test_away_steps_remove_units(X, inference):
     """Two units that no data ask for are removed on the way, by chains as by sums."""
@@ -273,13 +243,6 @@ def test_rounding(X, fw):
     V, part = all_rows(12), fw.multiplicities_ % 1
     change = law(fw, V) - log_likelihoods(rbm, V)
     assert np.abs(change).max() <= (1 - part)[part > 0].sum() * np.log(2) + 1e-9
-
-
-def test_whole_machines_lose_nothing(X):
-    fw = small().fit(X)
-    rbm = BernoulliRBM.from_parameters(fw)
-    assert_allclose(rbm.score_samples(X), fw.score_samples(X), rtol=1e-10)
-    assert_allclose(rbm.transform(X), fw.transform(X), rtol=1e-10)
 
 
 # ------------------------------------------------------------------------- bad input

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from _estimators import ESTIMATORS, RBMS, binary_data, learn, quick, small, targets
+from _estimators import ESTIMATORS, binary_data, quick, small, targets
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_wine
 from sklearn.exceptions import ConvergenceWarning
@@ -19,8 +19,6 @@ from skrbm import (
     FrankWolfeRBM,
     GaussianBernoulliRBM,
     RBMClassifier,
-    ReplicatedSoftmaxRBM,
-    TabularRBM,
 )
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import Gibbs
@@ -60,33 +58,12 @@ def test_scores_of_single_precision_far_from_zero(visible, mean):
     assert_allclose(scores.std(), 1.41, atol=0.4)
 
 
-@pytest.mark.parametrize("visible", [{"visible": "gaussian"}, {"visible": Gaussian()}])
-def test_columns_that_are_too_small_for_float32(visible):
-    X = (1e-20 * np.random.default_rng(0).normal(size=(20, 3))).astype(np.float32)
-    with pytest.raises(ValueError, match="scale X"):
-        small(RBM, **visible).fit(X)
-
-
 def test_rows_that_are_impossible_have_a_score_of_minus_infinity():
     rbm = small(RBM, visible=Gaussian()).fit(np.random.default_rng(0).normal(size=(20, 3)))
     assert rbm.score_samples([[1e300, 0, 0]])[0] == -np.inf
 
 
-def test_parameters_that_overflow_are_not_published():
-    init = np.full((2, 8), 1e300), None, None
-    with pytest.raises(ValueError, match="parameters of init overflow float32"):
-        small(FrankWolfeRBM, init=init).fit(binary_data(dtype=np.float32))
-
-
 # --------------------------------------------------------------------- kinds of columns
-
-
-@pytest.mark.parametrize("Estimator", [RBM, ConditionalRBM])
-def test_columns_that_are_no_numbers_are_named(Estimator):
-    frame = pd.DataFrame({"a": [0.0, 1, 1], "b": pd.Categorical(["x", "y", "x"]), "c": list("uvw")})
-    frame["d"] = pd.to_datetime(["2020-01-01"] * 3)
-    with pytest.raises(ValueError, match=r"\['b', 'c', 'd'\]"):
-        learn(small(Estimator), frame)
 
 
 @pytest.mark.parametrize("Estimator", ESTIMATORS)
@@ -115,29 +92,6 @@ def test_a_column_without_values_in_a_later_fit_keeps_its_mean():
     assert means[1] == before[1] and np.isfinite(means).all()
 
 
-def test_documents_without_words_teach_nothing():
-    rbm = ReplicatedSoftmaxRBM(2, n_iter=0, random_state=0).fit([[1, 0], [0, 2]])
-    assert np.isfinite(rbm.partial_fit(np.zeros((3, 2), int)).components_).all()
-
-
-def test_weights_may_be_large():
-    X = binary_data(20, 4)
-    X[:, 0] = 1
-    rbm = small(RBM).fit(X, sample_weight=np.full(20, 2.0**80))
-    assert np.isfinite(rbm.intercept_visible_).all()
-
-
-@pytest.mark.parametrize("params", [{"inference": "relaxed_bp"}, {"X": "holes"}])
-def test_natural_gradients_of_equations(params):
-    """Of moments that are not those of rows alone, or of no row at all."""
-    X = binary_data(20, 4)
-    if params.pop("X", None):
-        X[:, 0] = np.where(np.arange(20) % 2, X[:, 0], np.nan)
-        X[1::2, 1] = np.nan
-    rbm = TAPRBM(2, n_iter=2, random_state=0, optimizer="natural", **params).fit(X)
-    assert np.isfinite(rbm.components_).all()
-
-
 def test_a_classifier_keeps_its_features_if_a_fit_fails():
     X, y = binary_data(20, 4), np.arange(20) % 2
     model = RBMClassifier(RBM(2, n_iter=1), random_state=0).fit(X, y)
@@ -146,16 +100,6 @@ def test_a_classifier_keeps_its_features_if_a_fit_fails():
     assert model.transform(X).shape == (20, 2)
     with pytest.raises(ValueError, match="estimator"):
         model.set_params(estimator=2.5).partial_fit(X, y)
-
-
-def test_near_misses_of_names_are_told():
-    with pytest.raises(ValueError, match="did you mean 'smc'"):
-        small(RBM).fit(binary_data()).log_partition("smd")
-    with pytest.raises(ValueError, match="did you mean 'gaussian'"):
-        RBM(visible="gaussiann").fit(binary_data())
-    X = pd.DataFrame({"hours": [1, 2, 3]})
-    with pytest.raises(ValueError, match="did you mean 'hours'"):
-        TabularRBM(kinds={"hourz": "count"}).fit(X)
 
 
 # ------------------------------------------------------------------ machines without units
@@ -176,19 +120,6 @@ def test_a_machine_without_hidden_units_answers_or_says_why_not():
 
 
 # ------------------------------------------------------------------ time, memory, failures
-
-
-@pytest.mark.parametrize("RBM", RBMS)
-def test_few_rows_need_few_chains_whatever_the_batch_size(RBM):
-    X = binary_data(n=30)
-    assert small(RBM, batch_size=10**8).partial_fit(X).starts_.shape[0] <= 100
-    assert small(RBM, batch_size=10**8).fit(X).starts_.shape[0] == 30
-    few = small(RBM, batch_size=10**8).fit(X).partial_fit(X[:5])
-    assert few.starts_.shape[0] in (100, 5)  # more rows may come; 5 where each batch has its own
-    given = RBM.from_parameters(np.eye(3), batch_size=10**8, random_state=0)
-    assert given.starts_.shape[0] <= 1000
-    rbm = small(RBM, batch_size=200).partial_fit(X)
-    assert rbm.partial_fit(binary_data(n=400)).starts_.shape[0] == 200  # as many as rows ask for
 
 
 @pytest.mark.law

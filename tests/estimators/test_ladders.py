@@ -129,14 +129,6 @@ def test_a_ladder_of_real_units_in_units_of_measure(real):
     assert (stuck[:, 0] > MEAN[0]).mean() > share + 8 * spread
 
 
-@pytest.mark.parametrize("model", [two_modes(), two_modes().machine_], ids=["estimator", "machine"])
-def test_log_partition_along_a_ladder_that_is_built(model):
-    for method in ("tempering", Tempering(8), Tempering(n_chains=100)):
-        found = log_partition(model, method, random_state=0)
-        assert abs(found.value - log_partition(model, "exact").value) < 8 * found.std
-        assert found.n == (getattr(method, "n_chains", None) or 64)
-
-
 def test_samples_along_a_ladder_reach_modes_that_gibbs_sampling_does_not():
     """Half of 400 samples are in each mode, within 5 standard deviations of 0.025."""
     rbm, start = two_modes(), np.zeros((400, 8))
@@ -149,17 +141,6 @@ def test_samples_along_a_ladder_reach_modes_that_gibbs_sampling_does_not():
         assert_array_equal(V, rbm.sample(400, init=start, method=method, random_state=0))
     V = rbm.sample(400, method="tempering", random_state=0)
     assert_array_equal(V, rbm.sample(400, n_steps=40, method="tempering", random_state=0))
-
-
-def test_samples_start_at_those_of_a_ladder():
-    """With 200 of which half are in each mode, within 5 standard deviations of 0.035."""
-    W, starts = np.full((1, 30), 3.0), np.zeros((400, 30))
-    rbm = BernoulliRBM.from_parameters(W, -W.sum(1) / 2, -W.sum(0) / 2, random_state=0)
-    rbm.starts_ = starts  # all in one mode
-    options = {"n_steps": 1, "method": "tempering", "random_state": 0}
-    V, stuck = rbm.sample(400, **options), rbm.sample(400, init=starts, **options)
-    assert abs((V.mean(axis=1) > 0.5).mean() - 0.5) < 0.175
-    assert (stuck.mean(axis=1) > 0.5).mean() < 0.25
 
 
 def tilted_modes():

@@ -1,7 +1,5 @@
 """Estimators of data that are read in blocks, such as files larger than memory."""
 
-import itertools
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -184,11 +182,3 @@ def test_errors_of_blocks_say_which(Estimator):
         rbm.fit(lambda: iter(X))
     with pytest.raises(ValueError, match="no rows"):
         rbm.fit(lambda: [])
-
-
-def test_a_source_that_gives_fewer_rows_later_keeps_the_last_parameters():
-    X, passes = binary_data(), itertools.count()
-    rbm = RBM(3, n_iter=9, random_state=0)
-    with pytest.raises(ValueError, match="gave 60 rows at first and 30 when it was read again"):
-        rbm.fit(lambda: [X] if next(passes) < 4 else [X[:30]])
-    assert rbm.n_iter_ == 2 and np.isfinite(rbm.components_).all()

@@ -9,7 +9,6 @@ from _estimators import (
     binary_data,
     log_likelihoods,
     machine,
-    noisy_patterns,
     small,
     with_holes,
 )
@@ -24,7 +23,6 @@ from skrbm import (
     DeepTAPMachine,
     GaussianBernoulliRBM,
 )
-from skrbm.learning import SGD
 from skrbm.units import UNITS, Categorical
 
 BASES = (RBM, TAPRBM, GaussianBernoulliRBM, DeepTAPMachine)
@@ -103,27 +101,6 @@ def test_columns_begin_with_what_is_observed_of_them(Estimator):
     assert_allclose(rbm.visible_means_, np.nanmean(np.vstack(parts), axis=0))
 
 
-@pytest.mark.law
-def test_rows_with_holes_teach_nearly_as_much():
-    """30 % of the entries of 2 000 rows are missing completely at random.
-
-    The likelihood of the full rows, exactly. With full data the fit is more than a nat above
-    independent units. With 0.7 of the entries, the rows tell of pairs of units as much as about
-    0.7**2 of them, which costs n_parameters / (2 n_rows) * (1 / 0.49 - 1) = 0.02 nats. The fits
-    with other seeds differ by up to 0.05.
-    """
-    X = noisy_patterns(2000).astype(float)
-    H = np.where(np.random.default_rng(1).random(X.shape) < 0.3, NAN, X)
-    params = {"n_iter": 100, "learning_rate": 0.3, "batch_size": 50, "random_state": 0}
-    params["optimizer"] = SGD(alpha=0.0, schedule="linear", centered=False, average=False)
-    full, holes = (RBM(6, **params).fit(rows) for rows in (X, H))
-    mean = X.mean(axis=0)
-    independent = (X * np.log(mean) + (1 - X) * np.log(1 - mean)).sum(axis=1).mean()
-    reached, wanted = (log_likelihoods(rbm, X).mean() for rbm in (holes, full))
-    assert wanted > independent + 1
-    assert reached > wanted - 0.15
-
-
 # ----------------------------------------------------------------------------- evaluation
 
 
@@ -151,21 +128,6 @@ def many_hidden(Estimator=BernoulliRBM, n=30):
     X = (np.random.default_rng(1).random((6, n)) < 0.5).astype(float)
     X[:3, 2:26] = X[3, 0] = NAN
     return rbm, X
-
-
-def test_rows_that_are_annealed_agree_with_sums_over_few_missing_bits():
-    """To the standard error of 0.1: off by 0.5 with a probability below 1e-6."""
-    rbm, X = many_hidden()
-    X[0] = X[4]
-    X[0, 5:15] = NAN
-    exact = rbm.free_energy(X[:1])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "skrbm.evaluation._observed.exact_sums",
-            lambda m, X, o, n: (np.zeros(len(X)), None, np.zeros(len(X), bool)),
-        )
-        annealed = rbm.free_energy(X[:1])
-    assert_allclose(annealed, exact, atol=0.5)
 
 
 @pytest.mark.parametrize("Estimator", [BernoulliRBM, TAPRBM])

@@ -52,22 +52,6 @@ def test_columns_that_are_nearly_constant_do_not_spoil_the_others(unit):
     assert likelihoods[1] > likelihoods[0] + 1.5
 
 
-@pytest.mark.parametrize("kind", ["bernoulli", "spin"])
-def test_first_fields_of_binary_hidden_units(kind):
-    """The norm of the weights is exact, so that the deviation of a field is so on average.
-
-    Rows of independent columns are random: the deviation over 2000 rows of a unit is within 5 % of
-    what it is over all, by three standard errors; so is the mean of ten of them with margin.
-    """
-    X = (np.random.default_rng(0).random((2000, 400)) < 0.3).astype(float)
-    values, deviation = (X, 0.75) if kind == "bernoulli" else (2 * X - 1, 0.375)
-    params = {"visible": kind, "hidden": kind, "n_iter": 0, "random_state": 0}
-    rbm = RBM(200, **params).fit(values)
-    fields = values @ rbm.components_.T + rbm.intercept_hidden_
-    assert fields.std(axis=0).mean() == pytest.approx(deviation, rel=0.05)
-    assert abs(fields.mean(axis=0)).max() < 0.01
-
-
 # ------------------------------------------------------------------------- number of passes
 
 
@@ -83,18 +67,6 @@ def test_first_fields_of_binary_hidden_units(kind):
 def test_few_rows_are_learnt_in_a_thousand_steps(Estimator, n_rows, params, n_passes):
     X = np.random.default_rng(0).integers(2, size=(n_rows, 4))
     assert Estimator(2, random_state=0, **params).fit(X).n_iter_ == n_passes
-
-
-def test_the_schedule_of_automatic_epochs_ends_at_zero():
-    """Another epoch would not move the parameters."""
-    X, seen = np.random.default_rng(0).integers(2, size=(60, 4)), []
-
-    def linear(progress):
-        seen.append(progress)
-        return 1 - progress
-
-    RBM(2, random_state=0, optimizer=SGD(schedule=linear)).fit(X)
-    assert max(seen) == pytest.approx(333 / 334) and min(seen) == 0
 
 
 # ------------------------------------------------------------------------------- presets
@@ -136,15 +108,3 @@ def test_a_machine_of_categories_is_one_of_their_columns():
     found = rbm.denoise(columns, **options)
     found = np.stack([part.argmax(axis=1) for part in (found[:, :3], found[:, 3:])], axis=1)
     assert_array_equal(found, categorical.denoise(values, **options))
-
-
-def test_given_parameters_with_a_precision_matrix():
-    rbm = RBM(2, visible="gaussian", n_iter=2, random_state=0).fit(IRIS)
-    same = RBM.from_parameters(rbm, visible="gaussian")
-    assert_allclose(same.score_samples(IRIS), rbm.score_samples(IRIS), rtol=1e-6)
-
-
-@pytest.mark.parametrize("make", [list, np.array, lambda X: np.array(X, dtype=object)])
-def test_arrays_of_text_are_for_tabular_rbm(make):
-    with pytest.raises(ValueError, match="TabularRBM"):
-        RBM().fit(make([["a", 1.5], ["b", 2.5]]))

@@ -6,12 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, log_softmax, logsumexp
 
 from skrbm import RBM, RBMClassifier, TabularRBM
-from skrbm.arrays import to_numpy
 from skrbm.learning import SGD, LabelColumns, MachineGradient
 from skrbm.machine import data_moments
 
@@ -198,21 +196,6 @@ def test_rows_without_a_label_are_learnt_from():
     assert np.isfinite(both.predict_proba(X)).all()
 
 
-@pytest.mark.arrays
-@pytest.mark.parametrize("name", OTHER_LIBRARIES)
-@kinds
-def test_other_libraries(name, kind):
-    """Probabilities and features stay in the library; labels are NumPy arrays."""
-    xp = pytest.importorskip(name)
-    rows, target = xp.asarray(X), TARGETS[kind]
-    model = small(discriminative=0.5).fit(rows, target)
-    P, H, drawn = model.predict_proba(rows), model.transform(rows), model.sample(2, y=target[:1])
-    assert type(P) is type(H) is type(drawn[0]) is type(rows)
-    assert P.shape == (120, len(model.classes_)) and H.shape == (120, 3)
-    assert drawn[0].shape == (2, 4) and isinstance(model.predict(rows), np.ndarray)
-    assert np.isfinite(to_numpy(model.score_samples(rows, target))).all()
-
-
 @pytest.mark.parametrize(
     "estimator", [TabularRBM(4, n_iter=20), pytest.param(None, marks=pytest.mark.law)]
 )
@@ -247,8 +230,3 @@ def test_mixed_tables(estimator):
 def test_bad_labels(target):
     with pytest.raises(ValueError, match=r"y|label|samples"):
         small().fit(X, target)
-
-
-def test_samples_of_no_label_are_refused():
-    with pytest.raises(ValueError, match="at least one label"):
-        small().fit(X, y).sample(y=[])

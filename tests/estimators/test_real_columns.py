@@ -104,12 +104,6 @@ def test_observed_numbers_are_kept_and_others_follow():
         pd.testing.assert_frame_equal(filled[["skewed", "spiked"]], rows[["skewed", "spiked"]])
 
 
-def test_weights_are_repeated_rows():
-    X, weights = amounts(), np.arange(300) % 3
-    table = fitted(X, n_iter=1).fit(X, sample_weight=weights)._encoder.table
-    assert table == fitted(X.loc[X.index.repeat(weights)], n_iter=1)._encoder.table
-
-
 def numbers_of_rows(kind, n, rng):
     """Return whole numbers that identify rows or that measure something."""
     return {
@@ -150,17 +144,6 @@ def test_few_whole_numbers_have_parameters_for_each_value_where_rows_suffice():
     assert fitted(X.head(200)).kinds_["few"] == "rating"
     assert rbm.impute(X.head(1).assign(few=np.nan), random_state=0)["few"][0] in (1, 2, 3)
     assert set(rbm.sample(200, random_state=0)["few"]) == set(range(5))
-
-
-def test_kinds_for_equations_that_need_precisions():
-    X = amounts().assign(few=np.arange(300) % 3)
-    kinds = {"real": "real", "skewed": "skewed", "spiked": "skewed", "few": "rating"}
-    assert fitted(X, inference="tap", n_iter=1).kinds_ == kinds
-
-
-def test_noise_of_skewed_columns_is_refused():
-    with pytest.raises(ValueError, match="skewed"):
-        fitted(amounts()).denoise(amounts(), noise_variance=0.1)
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1e4])

@@ -6,8 +6,6 @@ A GPU replays what was recorded; here the processor does, by operations that wer
 import gc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from threading import Thread
-from time import sleep
 
 import pytest
 from _estimators import binary_data, learn, small
@@ -16,15 +14,13 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 import skrbm
-from skrbm.arrays import make_rng, put_off, require, to_numpy
+from skrbm.arrays import to_numpy
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, Gibbs, GibbsLangevin
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("array_api_compat")
 from _recorded import recorded_on_the_processor  # noqa: E402
-
-from skrbm.arrays._replay import Replayed  # noqa: E402
 
 pytestmark = [
     pytest.mark.arrays,
@@ -168,110 +164,6 @@ def test_steps_that_read_numbers_are_taken_one_by_one(monkeypatch, params):
         replayed = learn(clone(estimator), X)
     assert_same(plain, replayed)
     assert graphs.n_begun == 0  # torch keeps the memory of a recording that fails
-
-
-def summed(limit):
-    """Return replayed steps that add rows up, of which no sum may reach a limit."""
-
-    def step(state, x):
-        total = state[0] + x
-        require(total.sum() < limit, lambda: ValueError("too large"))
-        return (total,), {"sum": total.sum()}
-
-    return Replayed(step, make_rng(0, torch.zeros(1)))
-
-
-def test_requirements_of_a_step_are_checked_in_its_replays(monkeypatch):
-    x, sums = torch.ones(2), []
-    with recorded_on_the_processor(monkeypatch) as graphs:
-        steps, state = summed(9.0), (torch.zeros(2),)
-        with pytest.raises(ValueError, match="too large"), put_off():
-            for _ in range(5):
-                state, numbers = steps((), state, x)
-                sums.append(float(numbers["sum"]))
-    assert graphs.n_replayed == 4
-    assert sums == [2.0, 4.0, 6.0, 8.0, 10.0]
-
-
-def test_nothing_is_collected_in_a_recording(monkeypatch):
-    """A graph of another fit that is destroyed in it would end it, as the driver has it."""
-    collects = []
-
-    def step(state, x):
-        collects.append(gc.isenabled())
-        return (state[0] + x,), {"sum": state[0].sum()}
-
-    steps, state = Replayed(step, make_rng(0, torch.zeros(1))), (torch.zeros(2),)
-    with recorded_on_the_processor(monkeypatch):
-        for _ in range(4):
-            state, _ = steps((), state, torch.ones(2))
-    assert collects == [True, False]
-    assert gc.isenabled()
-
-
-def test_one_graph_at_a_time_is_recorded(monkeypatch):
-    """torch keeps a set of graphs that is no thread's own, and the collector is one for all."""
-    within = []
-
-    def record():
-        calls = iter(range(2))
-
-        def step(state, x):
-            if next(calls) == 1:  # the second call is recorded
-                within.append("begins")
-                sleep(0.2)
-                within.append(gc.isenabled())
-            return (state[0] + x,), {"sum": state[0].sum()}
-
-        steps, state = Replayed(step, make_rng(0, torch.zeros(1))), (torch.zeros(2),)
-        for _ in range(2):
-            state, _ = steps("", state, torch.ones(2))
-
-    threads = [Thread(target=record) for _ in range(2)]
-    with recorded_on_the_processor(monkeypatch) as graphs:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert graphs.n_recorded == 2
-    assert within == 2 * ["begins", False]
-    assert gc.isenabled()
-
-
-@pytest.mark.parametrize("by_another_thread", [True, False])
-def test_a_graph_is_not_destroyed_while_another_is_recorded(monkeypatch, by_another_thread):
-    found = []
-
-    def step(state, x):
-        return (state[0] + x,), {"sum": state[0].sum()}
-
-    def recorded(step):
-        steps, state = Replayed(step, make_rng(0, torch.zeros(1))), (torch.zeros(2),)
-        for _ in range(2):
-            state, _ = steps("", state, torch.ones(2))
-        return steps
-
-    def records(state, x):
-        if graphs.n_recorded == 1 and len(calls) == 1:
-            if by_another_thread:
-                thread = Thread(target=old.clear)  # which does not wait
-                thread.start()
-                thread.join(60)
-            old.clear()
-            found.append(not old and graph() is not None)
-        calls.append(0)
-        return step(state, x)
-
-    calls = []
-    with recorded_on_the_processor(monkeypatch) as graphs:
-        made = graphs.capture_end
-        monkeypatch.setattr(graphs, "capture_end", lambda self: (made(self), seen.append(self)))
-        seen = []
-        old = [recorded(step)]
-        graph = weakref.ref(seen.pop())
-        recorded(records)
-    assert found == [True]
-    assert graph() is None
 
 
 def test_recordings_end_with_the_fit(monkeypatch):

@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skrbm import ReplicatedSoftmaxRBM
 from skrbm.evaluation import diagnose, log_partition
-from skrbm.learning import SGD, CountParameters, MachineGradient
+from skrbm.learning import CountParameters, MachineGradient
 from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Multinomial, Theta
 
@@ -276,9 +276,6 @@ def test_top_words_are_those_that_a_unit_makes_more_probable():
         rbm.top_words(words[:5])
 
 
-SPARSE_TOPICS = (300, 0.05, 10), (10, 0.15, 400)  # sizes, concentrations and numbers of draws
-
-
 def test_sparse_units_are_the_topics_of_documents():
     """Words of the unit that is nearest to a topic, of five topics with 8 words of their own.
 
@@ -296,23 +293,6 @@ def test_sparse_units_are_the_topics_of_documents():
     assert rbm.transform(X).mean() < 0.3
 
 
-@pytest.mark.law
-@pytest.mark.parametrize("n_words", [100, 300])
-def test_long_documents_have_sparse_units_too(n_words):
-    """In three seeds of each length at most 0.13; with equal factors 0.35 for 300 words."""
-    generator = np.random.default_rng(0)
-    topics, shares = (generator.dirichlet(np.full(m, a), n) for m, a, n in SPARSE_TOPICS)
-    p = 0.9 * shares @ topics + 0.1 / 300
-    X = np.array([generator.multinomial(n_words, row / row.sum()) for row in p])
-    rbm = ReplicatedSoftmaxRBM(20, sparsity=10.0, n_iter=60, random_state=0).fit(X)
-    assert 0.05 < rbm.transform(X).mean() < 0.2
-
-
-def test_sparsity_needs_centred_gradients():
-    with pytest.raises(ValueError, match="centered"):
-        small(sparsity=1.0, optimizer=SGD(centered=False)).fit(topics())
-
-
 # Standard errors of differences of two estimates are sqrt(2) times those of one: a difference of
 # 6 such errors is by chance with a probability below 1e-8, and one of six lengths below 1e-7.
 @pytest.mark.law
@@ -328,20 +308,3 @@ def test_lengths_agree_with_sums_over_hidden_values(monkeypatch):
     found, std = other.log_partitions(lengths, return_std=True)
     assert (abs(found - truth) < 6 * std + 1e-6).all()
     assert (std < 0.5).all()
-
-
-def test_perplexities_of_tensors_are_those_of_arrays():
-    torch = pytest.importorskip("torch")
-    X = topics(60)
-    rbm = ReplicatedSoftmaxRBM(2, n_iter=3, random_state=0).fit(torch.tensor(X))
-    host = ReplicatedSoftmaxRBM.from_parameters(
-        *(np.asarray(getattr(rbm, name)) for name in ("components_", "intercept_hidden_")),
-        np.asarray(rbm.intercept_visible_),
-    )
-    assert_allclose(rbm.perplexity(torch.tensor(X)), host.perplexity(X), rtol=1e-6)
-
-
-@pytest.mark.parametrize("texts", [["the cat", "a dog"], np.array(["the cat", "a dog"])])
-def test_texts_are_to_be_counted(texts):
-    with pytest.raises(ValueError, match=r"values of X .* CountVectorizer"):
-        ReplicatedSoftmaxRBM().fit(texts)

@@ -1,12 +1,9 @@
 """Exact zeros among the weights of fitted estimators: found, reported and kept."""
 
-import warnings
-
 import numpy as np
 import pytest
 from _estimators import small, with_parameters
 from numpy.testing import assert_array_equal
-from sklearn.exceptions import ConvergenceWarning
 
 from skrbm import RBM, ConditionalRBM, ReplicatedSoftmaxRBM, persistence
 from skrbm.learning import SGD
@@ -34,24 +31,6 @@ def test_every_estimator_finds_and_reports_zeros(Estimator, penalty, capsys):
     assert fitted.history_["zero_weights"][-1] == share
     assert f"zero weights {share:.4g}" in capsys.readouterr().out
     assert "zero_weights" not in small(Estimator, alpha=0.3).fit(X, X[:, :2]).history_
-
-
-def test_a_machine_without_weights_gives_a_warning():
-    """The columns of X come in pairs, which a smaller penalty finds."""
-    rows = np.repeat(X[:, :3], 2, axis=1)
-    options = {"learning_rate": 0.5, "n_iter": 20, "random_state": 0}
-    with pytest.warns(ConvergenceWarning, match="All weights are 0"):
-        fitted = RBM(2, optimizer=SGD(alpha=0.5, penalty="l1"), **options).fit(rows)
-    assert not fitted.components_.any()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ConvergenceWarning)
-        fitted = RBM(
-            2,
-            init=RBM(2, random_state=0).fit(rows),
-            optimizer=SGD(alpha=0.001, penalty="l1"),
-            **options,
-        ).fit(rows)
-    assert fitted.components_.any()
 
 
 def planted(n=1000):

@@ -276,14 +276,6 @@ def test_other_values_of_constant_columns_are_improbable(covariance):
     assert_allclose(rbm.score_samples(row.assign(float=float(np.float32(0.1)))), usual)
 
 
-@pytest.mark.filterwarnings("ignore:.*:skrbm.exceptions.DataRangeWarning")
-def test_counts_beyond_those_of_training_come_back_as_they_are():
-    X, kinds, _ = unseen_values()
-    rows = X.head(2).assign(visits=[50, 5000], width=[7.0, 1e6], town=None)
-    full = fitted(X, kinds=kinds).impute(rows, random_state=0)
-    assert list(full["visits"]) == [50, 5000] and list(full["width"]) == [7.0, 1e6]
-
-
 @pytest.mark.parametrize(
     "change, params, name",
     [
@@ -316,24 +308,6 @@ def test_discrete_columns_have_the_values_that_were_seen():
     with pytest.warns(DataRangeWarning, match="that the training data do not have"):
         between = rbm.transform(X[:3].assign(dose=[1, 11, 99]))
     assert_allclose(between, rbm.transform(X[:3].assign(dose=[0, 4, 20])))
-
-
-@pytest.mark.parametrize(
-    "weights, n, kind",
-    [
-        ([1, 8, 28, 56, 70, 56, 28, 8, 1], 200, "rating"),  # binomial
-        ([8, 1, 8, 1, 8, 1, 8, 1, 8], 200, "discrete"),
-        ([8, 1, 8, 1, 8, 1, 8, 1, 8], 150, "rating"),  # fewer than 20 rows a value
-        ([1, 8, 28, 56, 70, 56, 28, 8, 1], 500, "discrete"),
-    ],
-)
-def test_kinds_of_whole_numbers_depend_on_their_rows_and_shares(weights, n, kind):
-    values = np.repeat(np.arange(9), np.ceil(np.array(weights) / sum(weights) * n).astype(int))
-    X = pd.DataFrame({"stars": values, "size": np.random.default_rng(0).normal(size=len(values))})
-    assert fitted(X, n_iter=1).kinds_["stars"] == kind
-
-
-# --------------------------------------------------------- starts at a machine of a table
 
 
 def test_missing_values_of_spiked_columns_and_beside_a_precision_matrix():

@@ -23,7 +23,6 @@ from scipy.special import expit, gammaln, logsumexp, xlogy
 from skrbm import TAPRBM
 from skrbm.exceptions import LikelihoodWarning
 from skrbm.inference import TAP
-from skrbm.learning import SGD
 
 
 def tap_solution(W, c, b, v, n_sweeps=500, tol=0.0):
@@ -137,44 +136,6 @@ def test_solutions_are_compared_with_an_exact_log_z(strength):
     messages = [str(found.message) for found in record if found.category is LikelihoodWarning]
     assert len(messages) == (flattering > 0.1)
     assert all(f"{flattering:.2g} nats too large" in message for message in messages)
-
-
-# -------------------------------------------------------------------- a step of learning
-
-
-@pytest.mark.parametrize("momentum, alpha", [(0.0, 0.0), (0.5, 0.0), (0.5, 0.01)])
-def test_steps_are_those_of_algorithm_2(momentum, alpha):
-    """Three batches of the same rows, started at the data; 30 sweeps from the same starts."""
-    X, rate, n_sweeps = binary_data(n=10), 0.3, 30
-    generator = np.random.default_rng(0)
-    W, c, b = 0.5 * generator.standard_normal((5, 8)), np.full(5, 0.1), np.full(8, -0.2)
-    rbm = small(
-        TAPRBM,
-        init=(W, c, b),
-        inference=TAP(max_iter=n_sweeps, tol=0.0, start="data"),
-        learning_rate=rate,
-        n_iter=1,
-        warm_start=True,
-        optimizer=SGD(
-            momentum=momentum, alpha=alpha, schedule="linear", centered=False, average=False
-        ),
-    )
-    velocity = [0.0, 0.0, 0.0]
-    for _ in range(3):
-        rbm.fit(X)
-        gradient = [0.0, 0.0, 0.0]
-        for v in X:
-            h = expit(W @ v + c)
-            a_v, a_h = tap_solution(W, c, b, v, n_sweeps)
-            pair = np.outer(a_h, a_v) + W * np.outer(a_h - a_h**2, a_v - a_v**2)
-            gradient[0] = gradient[0] + (np.outer(h, v) - pair) / len(X)
-            gradient[1] = gradient[1] + (h - a_h) / len(X)
-            gradient[2] = gradient[2] + (v - a_v) / len(X)
-        gradient[0] = gradient[0] - alpha * W  # the penalty is on the weights only
-        velocity = [momentum * u + rate * g for u, g in zip(velocity, gradient, strict=True)]
-        W, c, b = (part + u for part, u in zip((W, c, b), velocity, strict=True))
-        for one, other in zip(parameters(rbm), (W, c, b), strict=True):
-            assert_allclose(one, other, rtol=0, atol=1e-10)
 
 
 # -------------------------------------------------------------------------- learning

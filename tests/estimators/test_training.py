@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from _estimators import BINARY, RBMS, binary_data, kept_held_out, log_likelihoods, parameters, small
+from _estimators import BINARY, RBMS, binary_data, log_likelihoods, parameters, small
 from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 
 from skrbm import BernoulliRBM
@@ -36,18 +36,6 @@ def assert_same_parameters(one, other):
 
 
 # ------------------------------------------------------------- batches and epochs
-
-
-@binary
-def test_history_has_the_log_likelihood(RBM):
-    """Exactly, as there are few hidden units."""
-    X = binary_data(n=40)
-    rbm = small(RBM).fit(X)
-    found, expected = rbm.history_["log_likelihood"], log_likelihoods(rbm, X).mean()
-    assert len(found) == len(rbm.history_["epoch"])
-    assert_allclose(found[-1], expected, rtol=1e-9)
-    assert rbm.history_["log_likelihood_std"][-1] == 0
-    assert not {"score", "pseudo_log_likelihood", "free_energy_gap"} & set(rbm.history_)
 
 
 @every
@@ -99,30 +87,6 @@ def test_early_stopping_records_what_it_watches(RBM, monkeypatch):
     assert_array_equal(both[np.lexsort(both.T)], X[np.lexsort(X.T)])
     for name, part in (("score", validation), ("log_likelihood", train)):
         assert_allclose(rbm.history_[name], [log_likelihoods(rbm, part).mean()], rtol=1e-9)
-
-
-@pytest.mark.law
-@binary
-def test_early_stopping_stops_before_overfitting(RBM, monkeypatch):
-    """Twenty rows of 8 fair bits, learnt by heart by 200 epochs of a large machine: four times.
-
-    The same rows are learnt without an end; which rows they are moves one score by some tenths.
-    One of 30 or 60 fits takes more than 100 epochs, and all but one in ten for less than 85:
-    the mean of four is above 100 once in some thousands of times.
-    """
-    fair = (np.random.default_rng(1).random((2000, 8)) < 0.5).astype(float)
-    params = {"n_components": 15, "learning_rate": 0.3, "n_iter": 200, "alpha": 0.0}
-    gains = []
-    epochs, held_out = [], kept_held_out(monkeypatch)
-    for seed in range(4):
-        X = (np.random.default_rng(seed).random((40, 8)) < 0.5).astype(float)
-        rbm = small(RBM, early_stopping=EarlyStopping(validation_fraction=0.5), **params).fit(X)
-        epochs.append(rbm.n_iter_)
-        apart = {tuple(row) for row in held_out[-1]}
-        learnt = np.array([row for row in X if tuple(row) not in apart])
-        gains.append(rbm.score(fair) - small(RBM, **params).fit(learnt).score(fair))
-    assert np.mean(epochs) < 100
-    assert np.mean(gains) > 0.1
 
 
 # ----------------------------------------------------------------------- callbacks

@@ -12,10 +12,7 @@ from scipy.sparse import csr_array
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
-from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
 
 from skrbm import (
     RBM,
@@ -265,28 +262,6 @@ def test_imputed_numbers_are_not_rounded_by_the_dtype_of_other_rows(library, kin
     assert values[0] == 5 and 0 < abs(values[1]) < 1
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars", "array"])
-def test_multiple_imputation_gives_tables_as_transform_does(library):
-    table = mixed().assign(empty=None)
-    table.iloc[::5, 0], table.iloc[1::5, 1] = None, None
-    missing, X = table.isna().to_numpy()[:, :3], table
-    if library == "polars":
-        polars = pytest.importorskip("polars")
-        columns = {name: table[name].tolist() for name in table}
-        holes = {name: [None if v != v else v for v in own] for name, own in columns.items()}
-        X = polars.DataFrame(holes)
-    elif library == "array":
-        X = table.to_numpy(dtype=object)
-    imputer = RBMImputer(SMALL_TABLE, add_indicator=True, random_state=0).fit(X)
-    means, tables = imputer.transform(X), imputer.impute(X, n_draws=3)
-    arrays = [np.asarray(found, dtype=object) for found in tables]
-    for found, values in zip(tables, arrays, strict=True):
-        assert type(found) is type(means) and found.shape == means.shape
-        assert_array_equal(values[:, :3][~missing], table.to_numpy(dtype=object)[:, :3][~missing])
-        assert not pd.isna(values).any()
-    assert (arrays[0] != arrays[1]).any() and len(tables) == 3
-
-
 @pytest.mark.parametrize("library, other", [("pandas", "polars"), ("polars", "pandas")])
 def test_output_of_the_other_library_has_the_types_of_the_columns(library, other):
     make, wanted = pytest.importorskip(library).DataFrame, pytest.importorskip(other)
@@ -315,29 +290,6 @@ def test_a_constant_column_is_imputed_by_its_value():
     X[:, 1] = 5e6
     holes = np.where(np.eye(60, 2), np.nan, X)
     assert RBMImputer(random_state=0).fit(holes).transform(holes)[1, 1] == 5e6
-
-
-def test_an_imputer_serves_in_a_pipeline_and_in_a_search():
-    X = bits()
-    y = X[:, 0]
-    X = np.where(np.random.default_rng(1).random(X.shape) < 0.2, np.nan, X)
-    pipeline = make_pipeline(RBMImputer(RBM(2, n_iter=3), random_state=0), LogisticRegression())
-    search = GridSearchCV(pipeline, {"rbmimputer__estimator__n_components": [1, 2]}, cv=2)
-    search.fit(X, y)
-    assert search.predict(X).shape == y.shape
-    first, second = (search.best_estimator_[0].transform(X) for _ in range(2))
-    assert_array_equal(first, second)
-
-
-def test_tables_with_indicators_have_names_that_scikit_learn_takes():
-    X = pd.DataFrame(bits(40))  # whose names are numbers
-    X.iloc[::5, 1] = np.nan
-    imputer = RBMImputer(RBM(2, n_iter=1), add_indicator=True)
-    other = SimpleImputer(add_indicator=True).set_output(transform="pandas")
-    names = list(other.fit_transform(X).columns)
-    assert list(imputer.fit_transform(X).columns) == list(imputer.get_feature_names_out()) == names
-    pipeline = make_pipeline(imputer, LogisticRegression()).fit(X, bits(40)[:, 0])
-    assert list(pipeline[-1].feature_names_in_) == names
 
 
 def test_the_random_state_of_a_wrapper_determines_its_fit():
@@ -386,12 +338,6 @@ def test_an_interruption_leaves_the_last_complete_epoch(Wrapper, epoch):
         assert len(use(X)) == len(X)
 
 
-def test_a_classifier_prints_under_its_own_name(capsys):
-    RBMClassifier(RBM(2, n_iter=2, verbose=1)).fit(bits(), bits()[:, 0])
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 and all("RBMClassifier" in line for line in lines)
-
-
 def test_sparse_rows_are_scored_as_dense_ones(detector):
     X = csr_array(bits())
     sparse = clone(detector).fit(X)
@@ -402,15 +348,6 @@ def test_sparse_rows_are_scored_as_dense_ones(detector):
         sparse.predict(X[:, 1:])
     with pytest.raises(TypeError, match="dense"):
         RBMOutlierDetector(SMALL_TABLE).fit(X)
-
-
-@pytest.mark.law
-def test_the_default_machine_of_other_sparse_values_is_that_of_dense_ones():
-    X = bits(40) * np.random.default_rng(0).normal(size=(40, N_BITS))
-    sparse, dense = (RBMOutlierDetector(random_state=0).fit(rows) for rows in (csr_array(X), X))
-    for method in ("score_samples", "predict", "score_features"):
-        found = getattr(sparse, method)(csr_array(X[:5]))
-        assert_array_equal(found, getattr(dense, method)(X[:5]))
 
 
 @pytest.mark.parametrize("factors", [(1e3, 1, 1, 1), (1e-6, 1e3, 1e6, 1), (1, 1, 1, 1e3)])
@@ -499,12 +436,6 @@ def test_rounding_makes_no_outliers():
     X = np.repeat([[1.0, 0.0], [2.0, 0.0]], 10, axis=0)
     detector = RBMOutlierDetector(RoundedScores(), contamination=0.2).fit(X)
     assert (detector.predict(X) == 1).all() and detector.predict(X[:1])[0] == 1
-
-
-def test_columns_that_are_dropped_are_named():
-    X = np.column_stack([bits(20), np.full(20, np.nan)])
-    with pytest.warns(UserWarning, match=rf"x{X.shape[1] - 1}"):
-        RBMImputer(RBM(2, n_iter=1)).fit(X)
 
 
 @pytest.mark.parametrize("Wrapper", [RBMImputer, RBMOutlierDetector])

@@ -155,14 +155,6 @@ def test_predictions_of_several_blocks(objective, inference):
     assert_allclose(crbm.score_samples(many), np.tile(crbm.score_samples(X), 50), atol=1e-10)
 
 
-def test_score_is_subset_accuracy():
-    X, Y = data()
-    crbm = small().fit(X, Y)
-    assert crbm.score(X, Y) == np.mean((crbm.predict(X) == Y).all(axis=1))
-    crbm.fit(X, labels(Y))
-    assert crbm.score(X, labels(Y)) == np.mean(crbm.predict(X) == labels(Y))
-
-
 def test_score_asks_for_known_outputs_alone():
     X, Y = data()
     crbm, holes = small().fit(X, Y), holes_in(Y.astype(float))

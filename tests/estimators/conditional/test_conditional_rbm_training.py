@@ -4,7 +4,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from _conditional_machines import log_likelihood
 from _conditional_rbm import (
     OBJECTIVES,
     Batches,
@@ -21,48 +20,12 @@ from _conditional_rbm import (
 from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LogisticRegression
-from sklearn.multioutput import MultiOutputClassifier
 
 from skrbm import ConditionalRBM
 from skrbm.arrays import to_numpy
-from skrbm.estimators._targets import check_targets, targets_of
-from skrbm.estimators.conditional._learner import (
-    ErrorMonitor,
-    LabelledRows,
-)
 from skrbm.estimators.conditional._machine import PARAMETERS
-from skrbm.estimators.conditional._objectives import decision_of, make_objective
-from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, BeliefPropagation, NaiveMeanField
-from skrbm.learning import SGD, Adam, EarlyStopping
-
-
-@pytest.mark.law
-@pytest.mark.parametrize("kind", ["outputs", "binary", "label"])
-@pytest.mark.parametrize("inference", ["bp", "mean_field", "tap"])
-def test_without_hidden_units_it_is_logistic_regression(kind, inference):
-    """At its optimum, with the same penalty: alpha = 1 / (C n)."""
-    X, Y = data(n=80)
-    y = {"outputs": Y, "binary": Y[:, 0], "label": labels(Y)}[kind]
-    crbm = ConditionalRBM(
-        0,
-        inference=inference,
-        batch_size=len(X),
-        learning_rate=0.5,
-        n_iter=600,
-        early_stopping=False,
-        optimizer=SGD(momentum=0.9, alpha=1 / len(X), schedule="constant"),
-    ).fit(X, y)
-    model = LogisticRegression(C=1.0, tol=1e-12, max_iter=10_000)
-    model = (MultiOutputClassifier(model) if kind == "outputs" else model).fit(X, y)
-    expected = model.predict_proba(X)
-    if kind == "outputs":
-        expected = np.stack([p[:, 1] for p in expected], axis=1)
-        coef = np.concatenate([one.coef_ for one in model.estimators_])
-    else:
-        coef = model.coef_
-    assert_allclose(crbm.predict_proba(X), expected, atol=1e-5)
-    assert_allclose(crbm.coef_visible_, coef, atol=1e-4)
+from skrbm.learning import EarlyStopping
 
 
 @pytest.mark.parametrize("kind", ["outputs", "binary", "label"])
@@ -121,23 +84,6 @@ def test_hidden_units_learn_interactions_of_features(objective):
     assert small(**params).set_params(n_components=0).fit(*parity(200)).score(*parity(300)) < 0.72
 
 
-@pytest.mark.parametrize(
-    "optimizer, params",
-    [
-        ("adam", {}),
-        (Adam(alpha=0.0, max_grad_norm=0.1), {"n_components": 0}),
-        (SGD(0.9, alpha=0.0), {}),
-    ],
-)
-def test_each_optimizer_raises_the_exact_likelihood(optimizer, params):
-    """From that of outputs that depend on nothing. Over four seeds it rose by 0.8 to 1.9 nats."""
-    X, Y = data()
-    begin, end = (
-        small(n_iter=n_iter, optimizer=optimizer, **params).fit(X, Y).machine_ for n_iter in (0, 20)
-    )
-    assert log_likelihood(end, X, Y) > log_likelihood(begin, X, Y) + 0.4
-
-
 @every
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
 def test_warm_start_continues(objective, inference, momentum):
@@ -189,36 +135,6 @@ def test_fitted_init():
     assert_allclose(crbm.coef_visible_, logistic.coef_visible_, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "kind, decision, weighted",
-    [("outputs", None, True), ("holes", None, False), ("label", "joint", True)],
-)
-def test_validation_error(kind, decision, weighted):
-    """The fraction of known outputs that are wrong, or of labels, of rows that count by weight.
-
-    They are more than a block of rows.
-    """
-    X, Y = data(n=1300)
-    y = {"outputs": Y, "holes": holes_in(Y.astype(float)), "label": labels(Y)}[kind]
-    crbm = small(n_iter=1, decision=decision).fit(X[:100], y[:100])
-    weights = np.arange(1300) % 4 + 0.5 if weighted else None
-    rows = LabelledRows(X, targets_of(y).encode(check_targets(y, X, "ConditionalRBM")), weights)
-    validation = np.arange(100, 1300)
-    monitor = ErrorMonitor(
-        lambda n: decision_of(decision, make_objective("likelihood", "bp", n)),
-        rows,
-        validation,
-        EarlyStopping(1, tol=0.0),
-    )
-    found = monitor.measure(crbm.machine_, crbm.n_sweeps_)
-    aside = rows.index[validation]
-    wrong, known = crbm.predict(X[aside]) != y[aside], y[aside] == y[aside]
-    weights = np.ones(1300) if weights is None else weights
-    counts = known * weights[aside].reshape(-1, *[1] * (known.ndim - 1))
-    assert_allclose(found["validation_error"], np.sum(wrong * counts) / np.sum(counts), rtol=1e-12)
-    assert monitor.value == -found["validation_error"] and 0 < found["validation_error"] < 1
-
-
 def test_early_stopping_measures_rows_that_are_not_learnt():
     """And what is kept has the minimum error."""
     X, Y = numbered(100, 7)
@@ -229,25 +145,6 @@ def test_early_stopping_measures_rows_that_are_not_learnt():
     assert len(aside) == 30
     error = np.mean(crbm.predict(X[aside]) != Y[aside])
     assert_allclose(error, min(crbm.history_["validation_error"]), rtol=1e-12)
-
-
-@every
-@pytest.mark.parametrize("rate", [1e3, 1e300])
-def test_huge_learning_rates(objective, inference, rate):
-    """A fit says that it diverged and keeps the last epoch, or it gives what can predict."""
-    X, Y = data(dtype=np.float32)
-    crbm = small(objective=objective, inference=inference, warm_start=True).fit(X, Y)
-    before, n_iter = values(crbm), crbm.n_iter_
-    try:
-        crbm.set_params(learning_rate=rate, n_iter=1).fit(X, Y)
-    except DivergenceError as error:
-        assert "lower learning_rate" in str(error) and "last complete epoch" in str(error)
-        assert crbm.n_iter_ == n_iter and crbm._training.optimizer_state is None
-        for one, other in zip(values(crbm), before, strict=True):
-            assert_array_equal(one, other)
-    with np.errstate(over="ignore", invalid="ignore"):
-        assert crbm.predict(X).shape == Y.shape
-    assert all(np.isfinite(part).all() for part in values(crbm))
 
 
 @every
@@ -265,22 +162,6 @@ def test_degenerate_data(objective, inference, n_components):
     assert H.shape == (12, n_components) and np.isfinite(H).all()
     zero = make().fit(np.zeros((12, 3)), Y)
     assert np.isfinite(zero.score_samples(X, Y)).all()
-
-
-def test_targets_of_other_calls():
-    X, Y = data()
-    crbm, label = small(warm_start=True).fit(X, Y), small(warm_start=True).fit(X, labels(Y))
-    for method in ("fit", "partial_fit", "score_samples"):
-        with pytest.raises(ValueError, match="y has shape"):
-            getattr(crbm, method)(X, Y[:, :3])
-        with pytest.raises(ValueError, match="y has shape"):
-            getattr(label, method)(X, Y)
-        with pytest.raises(ValueError, match="classes"):
-            getattr(label, method)(X, np.where(labels(Y) == "ant", "dog", "bee"))
-    with pytest.raises(ValueError, match="classes"):
-        label.partial_fit(X, labels(Y), classes=["ant", "bee"])
-    with pytest.raises(ValueError, match="n_components"):
-        crbm.set_params(n_components=7).fit(X, Y)
 
 
 @pytest.mark.arrays

@@ -270,9 +270,6 @@ def test_missing_outputs_are_drawn_by_a_chain_in_which_the_others_are_fixed(name
         assert abs(share - p) < 5 * np.sqrt(p * (1 - p) / n)
 
 
-# -------------------------------------------------------------------- inference
-
-
 # ------------------------------------------------------------------------ log Z
 
 

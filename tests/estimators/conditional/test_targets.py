@@ -7,7 +7,6 @@ from _conditional_rbm import assert_same, small
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, softmax
 
-from skrbm import ConditionalRBM
 from skrbm.estimators._targets import check_targets, targets_of
 
 Y = np.array([[0, 1, 1], [1, 0, 1], [0, 0, 0], [1, 1, 0]])
@@ -122,16 +121,3 @@ def test_classes_that_are_named():
         crbm.partial_fit(X, [0, 2, 9, 3])
     with pytest.raises(ValueError, match="classes"):
         small().partial_fit(X, [3, 1, 3, 1], classes=[3, 5])
-
-
-def test_targets_of_parameters():
-    def made(classes, n):
-        return ConditionalRBM.from_parameters(np.ones((2, n)), np.ones((n, 4)), classes=classes)
-
-    assert made(None, 3).predict(np.ones((5, 4))).shape == (5, 3)
-    assert_array_equal(made(None, 1).classes_, [0, 1])
-    assert made(["no", "yes"], 1).n_outputs_ == 1
-    assert made(["a", "b", "c"], 3).predict(np.ones((5, 4))).shape == (5,)
-    for classes, n in ((["a", "b"], 3), (["a", "b", "c"], 1), (["b", "a", "c"], 3), ([1, 1, 2], 3)):
-        with pytest.raises(ValueError, match="classes must be"):
-            made(classes, n)

@@ -8,9 +8,9 @@ from scipy.special import expit, logsumexp
 
 from skrbm.arrays import make_rng
 from skrbm.estimators.frank_wolfe import _growth
-from skrbm.estimators.frank_wolfe._growth import Growth, Line
+from skrbm.estimators.frank_wolfe._growth import Growth
 from skrbm.estimators.frank_wolfe._mixture import Mixture
-from skrbm.estimators.frank_wolfe._samples import Data, ExactModel, SampledModel, WeightedRows
+from skrbm.estimators.frank_wolfe._samples import Data, ExactModel, SampledModel
 from skrbm.inference import Gibbs
 from skrbm.inputs import rows_of
 from skrbm.units import Bernoulli
@@ -128,32 +128,6 @@ def test_machines_stay_consistent(params):
     assert_allclose(p @ all_rows(5), X.mean(axis=0), atol=atol)
 
 
-def test_a_full_step_is_taken_whatever_it_does(monkeypatch):
-    """Huge atoms with a small penalty: the printed step lowers the likelihood, the search not."""
-    monkeypatch.setattr(_growth, "_RIDGE", 1e15)
-    X = data(n=20)
-    printed = growth(X, alpha=1e-4, step="1/t")
-    start = penalised(printed.mixture, X, 1e-4)
-    row = printed.step()
-    assert row["reason"] == "inserted" and printed.mixture.counts.tolist() == [1.0]
-    assert penalised(printed.mixture, X, 1e-4) < start
-    assert_consistent(printed, X)
-    searched = growth(X, alpha=1e-4)
-    assert searched.step()["reason"] == "inserted"
-    assert penalised(searched.mixture, X, 1e-4) > start
-
-
-def test_a_step_is_as_long_as_new_samples_say():
-    """Samples of one configuration praise a unit that is off there; the model's say it is not."""
-    made = growth(all_rows(4))
-    made.samples = 2 * (WeightedRows(np.zeros((1, 4))),)
-    atom = np.array([1.0, 1, 1, 1, -1])
-    base = made.mixture._replace(units=(atom,), counts=np.zeros(1))
-    before = made.mixture
-    assert not made.search(Line("inserted", base, np.ones(1), unit=-1))
-    assert made.mixture is before
-
-
 def test_samples_do_as_sums_do():
     """Chains instead of sums: likelihoods within 0.1 nats of each other, log Z within 0.1.
 
@@ -169,19 +143,6 @@ def test_samples_do_as_sums_do():
     likelihoods = [penalised(made.mixture, X, 0.01) for made in (exact, sampled)]
     assert likelihoods[1] == pytest.approx(likelihoods[0], abs=0.1)
     assert likelihoods[1] > first + 0.2
-
-
-def test_resampling_takes_chains_to_the_distribution():
-    """Evaluation samples are resampled for each set: as often as the weight says, to one."""
-    V = all_rows(4)
-    model = chains(1600)
-    model.visible = np.vstack([np.zeros((1600, 4)), np.repeat(V, 100, axis=0)])
-    direction = np.array([1.0, -2, 0.5, 0])
-    model.resample(np.repeat(V @ direction, 100))
-    for visible in np.split(model.visible, 2):
-        counts = np.bincount((visible @ 2 ** np.arange(4)).astype(int), minlength=16)
-        p = np.exp(V @ direction)
-        assert (np.abs(counts - 1600 * p / p.sum()) < 1.01).all()
 
 
 def two_clusters(n, d, generator):
