@@ -4,17 +4,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
-from sklearn.exceptions import NotFittedError
 from sklearn.manifold import Isomap
-from sklearn.pipeline import make_pipeline
 
 from skrbm import (
     RBM,
     TAPRBM,
     BernoulliRBM,
     CategoricalRBM,
-    ConditionalRBM,
-    RBMClassifier,
     RBMOutlierDetector,
 )
 from skrbm.evaluation import SolutionTree, diagnose
@@ -80,16 +76,6 @@ def test_weights_of_sites_are_images_of_sites_and_values(shape, expected):
         assert_array_equal(image.get_array(), rbm.components_[j].reshape(expected))
 
 
-def test_some_components(rbm):
-    display = ComponentsDisplay.from_estimator(
-        rbm, image_shape=(4, 3), n_components=4, n_columns=4, cmap="gray"
-    )
-    assert display.axes_.shape == (1, 4)
-    norms = [np.linalg.norm(image.get_array()) for image in images(display)]
-    assert_allclose(norms, np.sort(np.linalg.norm(rbm.components_, axis=1))[::-1][:4])
-    assert images(display)[0].get_cmap().name == "gray"
-
-
 def test_components_that_are_given_keep_their_order():
     rows = np.random.default_rng(0).normal(size=(3, 12))
     display = ComponentsDisplay(rows.tolist(), (4, 3)).plot(n_columns=3)
@@ -99,17 +85,6 @@ def test_components_that_are_given_keep_their_order():
         ComponentsDisplay(rows)
     with pytest.raises(ValueError, match="Expected 2D array"):
         ComponentsDisplay(rows[0])
-
-
-def test_history(rbm):
-    display = HistoryDisplay.from_estimator(rbm, color="red")
-    (line,) = display.lines_
-    assert_array_equal(line.get_xdata(), [1, 2, 3, 4])
-    assert_array_equal(line.get_ydata(), rbm.history_["log_likelihood"])
-    assert line.get_color() == "red"
-    assert display.ax_.get_xlabel() == "epoch"
-    assert display.ax_.get_ylabel() == "log likelihood"
-    display.figure_.canvas.draw()
 
 
 def test_history_of_likelihoods_has_a_band():
@@ -152,41 +127,6 @@ def test_components_by_activation(rbm):
     assert_array_equal(display.components, rbm.components_[np.argsort(-means)])
 
 
-@pytest.mark.parametrize(
-    "params, name",
-    [
-        ({"rank_by": "size"}, "rank_by"),
-        ({"rank_by": "activation"}, "X"),
-        ({"end": "middle"}, "end"),
-        ({"n_components": 0}, "n_components"),
-        ({"n_columns": 2.5}, "n_columns"),
-        ({"image_shape": None}, "image_shape"),
-    ],
-)
-def test_errors_of_components(rbm, params, name):
-    with pytest.raises(ValueError, match=name):
-        ComponentsDisplay.from_estimator(rbm, **{"image_shape": (3, 4), **params})
-
-
-@pytest.mark.parametrize(
-    "params, name",
-    [
-        ({}, "converged"),
-        ({"early_stopping": True}, "validation_error"),
-        ({"objective": "perceptron", "inference": "gibbs"}, "updated"),
-        ({"inference": "gibbs"}, "time"),
-    ],
-)
-def test_history_of_a_conditional_machine(params, name):
-    generator = np.random.default_rng(0)
-    X, Y = generator.normal(size=(30, 2)), generator.integers(0, 2, (30, 3))
-    params = {"early_stopping": False, **params}
-    crbm = ConditionalRBM(2, n_iter=3, random_state=0, **params).fit(X, Y)
-    display = HistoryDisplay.from_estimator(crbm)
-    assert_array_equal(display.lines_[0].get_ydata(), crbm.history_[name])
-    assert display.ax_.get_ylabel() == name.replace("_", " ")
-
-
 # ---------------------------------------------------------------- recorder of solutions
 
 
@@ -222,31 +162,6 @@ def test_records_are_the_solutions_of_each_epoch(recorder):
     # Before training there are next to no couplings: log Z is that of independent units.
     log_z = 6 * np.log(2) - np.log(1 - X.mean(axis=0)).sum()
     assert first.log_partition() == pytest.approx(log_z, abs=0.1)
-
-
-def test_records_of_chosen_epochs_and_of_the_own_starts():
-    recorder = SolutionsRecorder(epochs=[1, 3, 99])
-    rbm = machine(n_iter=3).set_callbacks(recorder).fit(pattern_rows())
-    assert recorder.epochs_ == [1, 3]
-    assert_allclose(recorder.solutions_[-1].free_energies, rbm.solutions().free_energies)
-
-
-def test_records_continue_with_a_warm_start_only():
-    recorder = SolutionsRecorder(every=2)
-    rbm = machine(n_iter=3, warm_start=True).set_callbacks(recorder).fit(pattern_rows())
-    rbm.fit(pattern_rows())
-    assert recorder.epochs_ == [0, 2, 4, 6]
-    rbm.set_params(warm_start=False).fit(pattern_rows())
-    assert recorder.epochs_ == [0, 2]
-
-
-def test_errors_of_recorders_and_of_what_lacks_records():
-    with pytest.raises(ValueError, match="every"):
-        SolutionsRecorder(every=0)
-    with pytest.raises(ValueError, match="recorder"):
-        LandscapeDisplay.from_recorder(SolutionsRecorder())
-    with pytest.raises(TypeError, match="solutions"):
-        BernoulliRBM(2).set_callbacks(SolutionsRecorder()).fit(pattern_rows())
 
 
 # ------------------------------------------------------------- displays of solutions
@@ -305,28 +220,6 @@ def test_landscape_among_the_starts(recorder, y):
     display.figure_.canvas.draw()
 
 
-def test_landscape_of_starts_that_change():
-    """The estimator's own starts differ from epoch to epoch; each picture shows its own."""
-    recorder = SolutionsRecorder(every=1)
-    machine(n_starts=25, n_iter=2).set_callbacks(recorder).fit(pattern_rows())
-    display = LandscapeDisplay.from_recorder(recorder, fit_on="starts")
-    assert not np.array_equal(*display.start_points[1:])
-    assert all(points.shape == (25, 2) for points in display.start_points)
-
-
-@pytest.mark.parametrize(
-    "params, message",
-    [
-        ({"fit_on": "data"}, "fit_on"),
-        ({"y": np.zeros(60)}, "y"),
-        ({"fit_on": "starts", "y": np.zeros(3)}, "y"),
-    ],
-)
-def test_landscapes_that_cannot_be_drawn(recorder, params, message):
-    with pytest.raises(ValueError, match=message):
-        LandscapeDisplay.from_recorder(recorder, **params)
-
-
 def test_diagnosis(rbm):
     X = (np.random.default_rng(1).random((60, 12)) < 0.5).astype(float)
     options = {"n_chains": 20, "n_steps": 40, "random_state": 0}
@@ -346,30 +239,6 @@ def test_diagnosis(rbm):
     assert_array_equal(last.lines[0].get_xdata(), d.quality.sweeps)
     assert_array_equal(last.lines[0].get_ydata(), d.quality.error)
     display.figure_.canvas.draw()
-
-
-def test_diagnosis_without_data_in_a_given_figure(rbm):
-    figure = plt.figure()
-    d = diagnose(rbm, n_chains=20, n_steps=40, random_state=0)
-    display = DiagnosisDisplay(d).plot(figure=figure)
-    (ax,) = display.axes_
-    assert display.figure_ is figure and len(ax.lines) == 7  # six observables and the line of zero
-    figure.canvas.draw()
-
-
-def test_what_has_no_components_is_told_where_they_are():
-    X = (np.random.default_rng(0).random((40, 4)) < 0.5).astype(float)
-    pipeline = make_pipeline(RBM(2, n_iter=1)).fit(X)
-    classifier = RBMClassifier(RBM(2, n_iter=1)).fit(X, X[:, 0])
-    for model in (pipeline, classifier):
-        with pytest.raises(TypeError, match=r"model\[0\].* model\.rbm_"):
-            ComponentsDisplay.from_estimator(model)
-        with pytest.raises(TypeError, match=r"model\[0\].* model\.rbm_"):
-            diagnose(model, X)
-    for own in (pipeline[0], classifier.rbm_):
-        ComponentsDisplay.from_estimator(own, image_shape=(2, own.n_features_in_ // 2))
-    with pytest.raises(NotFittedError):
-        ComponentsDisplay.from_estimator(RBM())
 
 
 def test_training_and_validation_are_drawn_together():

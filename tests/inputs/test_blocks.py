@@ -87,25 +87,6 @@ def test_memory_maps_are_read_in_blocks_if_they_are_large(tmp_path, monkeypatch)
     assert find_blocks(np.memmap(folder / "rows", X.dtype, "r", shape=X.shape)) is None
 
 
-class Stored:
-    """An array with chunks, of which whole chunks can be read."""
-
-    def __init__(self, X, chunks):
-        self.X, self.shape, self.dtype, self.chunks = X, X.shape, X.dtype, chunks
-
-    def __getitem__(self, key):
-        assert key.start % self.chunks[0] == 0 and key.step is None
-        return self.X[key]
-
-
-def test_datasets_are_read_in_whole_chunks(monkeypatch):
-    X = numbered_rows()
-    assert_array_equal(joined(find_blocks(Stored(X, (16, 2)))), X)
-    monkeypatch.setattr(blocks_module, "_BLOCK_BYTES", 40 * X[0].nbytes)
-    assert [len(block) for block in find_blocks(Stored(X, (16, 2)))] == [32, 32, 32, 7]
-    assert [len(block) for block in find_blocks(Stored(X, (60, 2)))] == [60, 43]
-
-
 def test_batches_of_functions_and_iterables():
     X = numbered_rows()
 
@@ -122,13 +103,6 @@ def test_batches_of_functions_and_iterables():
     assert as_blocks(iter(np.array_split(X, 4))).is_read_once
     with pytest.raises(ValueError, match="2 arrays"):
         joined(as_blocks(lambda: iter([(X, X[:, :1])])))
-
-
-@pytest.mark.parametrize("X", [[[0, 1], [1, 0]], (1, 2), [], ["a", "b"], {"a": 1}, None], ids=str)
-def test_other_objects_are_arrays(X):
-    assert find_blocks(X) is None
-    with pytest.raises(TypeError, match="blocks"):
-        as_blocks(X)
 
 
 def test_blocks_have_the_given_number_of_rows():
@@ -167,16 +141,6 @@ def test_an_epoch_has_each_row_once(monkeypatch, batch_size, pool_bytes):
         assert_array_equal(found, X[orders[-1]])
         assert_array_equal(np.sort(orders[-1]), np.arange(len(X)))
     assert (orders[0] != orders[1]).any()
-
-
-def test_rows_of_several_blocks_are_shuffled_together(monkeypatch):
-    X = numbered_rows(400)
-    monkeypatch.setattr(block_rows, "_POOL_BYTES", 100 * X[0].nbytes)
-    batches = epoch(block_rows_of(X, 25), make_rng(0, X), 100)
-    blocks = [set(batch[:, 0] // 25) for batch in batches]
-    assert [len(found) for found in blocks] == [4] * 4
-    # All pools are of successive blocks in fewer than 16! / 4!**4 orders: 1 in 6e7.
-    assert any(max(found) - min(found) > 3 for found in blocks)
 
 
 @pytest.mark.parametrize("fraction", [0.2, 0.9])
@@ -255,10 +219,3 @@ def test_fingerprints_depend_on_all_rows(monkeypatch):
     found |= {block_rows_of(X, 20).fingerprint for _ in range(2)}
     found.add(block_rows_of(X[:-1], 20).fingerprint)
     assert len(found) == 102
-
-
-def test_columns_without_values_are_an_error():
-    X = numbered_rows()
-    X[:, 1] = np.nan
-    with pytest.raises(ValueError, match=r"columns \[1\]"):
-        block_rows_of(X, first=True)

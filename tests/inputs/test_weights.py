@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skrbm.arrays import Columns, make_rng, to_numpy
-from skrbm.inputs import DistinctRows, check_weights, distinct_rows, rows_of_epoch
+from skrbm.inputs import DistinctRows, distinct_rows, rows_of_epoch
 
 LEVEL = 1e-6
 
@@ -196,22 +196,6 @@ def test_hashes_tell_rows_and_weights_apart():
 
 
 # ------------------------------------------------------------------------------- checks
-
-
-@pytest.mark.parametrize(
-    "weights",
-    [
-        [1, -1, 1, 1],
-        [1, np.nan, 1, 1],
-        np.zeros(4),
-        np.ones(3),
-        np.ones((4, 2)),
-        ["a", "b", "c", "d"],
-    ],
-)
-def test_invalid_weights(weights):
-    with pytest.raises(ValueError, match=r"[Ss]ample.weight|convert"):
-        check_weights(weights, data(n=4))
 
 
 @kinds

@@ -138,25 +138,6 @@ def test_invalid_arguments(change, error, match):
         effective_couplings(**given)
 
 
-@pytest.mark.parametrize(
-    "categories, is_valid",
-    [
-        (["ABC"] * SITES, True),
-        ([range(1, 4)] * SITES, False),
-        ([range(3), range(3), [2, 1, 0]], False),
-        (["ABC", "ABC", "ABE"], False),
-    ],
-)
-def test_codes_are_those_of_one_alphabet(categories, is_valid):
-    categories = [list(values) for values in categories]
-    rbm = CategoricalRBM.from_parameters(np.ones((2, *SHAPE[:2])), categories=categories)
-    if is_valid:
-        assert effective_couplings(rbm, CODES).shape == SHAPE
-        return
-    with pytest.raises(TypeError, match="categories"):
-        effective_couplings(rbm, CODES)
-
-
 # Contacts.
 
 
@@ -227,14 +208,3 @@ def test_designed_sequences_follow_the_distribution_at_a_temperature(temperature
     exact = Exact(cold).mean(0)
     error = np.sqrt(exact * (1 - exact) / n)
     assert (np.abs(X.mean(axis=0) - exact) < 5 * error).all()
-
-
-def test_designed_sequences_are_reproducible_and_arguments_are_checked():
-    rbm = estimator_of(random_machine(Spin()))
-    one, two = (design(rbm, 5, random_state=3)[0] for _ in range(2))
-    assert_array_equal(one, two)
-    for name, value in {"n_samples": 0, "n_steps": -1, "temperature": 0.0}.items():
-        with pytest.raises(ValueError, match=name):
-            design(rbm, **{name: value})
-    with pytest.raises(TypeError, match="fitted estimator"):
-        design(rbm.machine_, 5)

@@ -41,27 +41,6 @@ def test_letters_fill_their_heights_and_the_largest_is_outermost():
     ax.figure.canvas.draw()
 
 
-def test_letters_fill_their_boxes_and_small_ones_are_left_out():
-    letters = "-ACDEFGHIKLMNPQRSTVWY"
-    display = LogoDisplay(np.diag(np.arange(1.0, 22.0)), letters)
-    (ax,) = display.plot().axes_
-    for x, ((low, high),) in boxes(ax).items():
-        assert_allclose((low, high), (0, x + 1), atol=1e-9)
-    for patch in ax.patches:
-        assert 0.2 < patch.get_path().get_extents().width < 1
-    small = LogoDisplay([[1.0, 0.02, 0.005, 0.0]], "ACGU").plot()
-    assert len(small.axes_[0].patches) == 2
-
-
-def test_rows_of_sites():
-    display = LogoDisplay(np.eye(3)[np.arange(10) % 3], "ACG")
-    axes = display.plot(per_row=4).axes_
-    assert [len(boxes(ax)) for ax in axes] == [4, 4, 2]
-    assert [text.get_text() for text in axes[1].get_xticklabels()] == ["5"]
-    figure = plt.figure()
-    assert display.plot(figure=figure).figure_ is figure
-
-
 def test_weights_of_a_hidden_unit_are_in_zero_sum_gauge():
     W = np.random.default_rng(0).normal(size=(3, 8))
     rbm = RBM.from_parameters(W, visible=Categorical((4, 4)), random_state=0)
@@ -82,9 +61,3 @@ def test_information_of_a_profile():
     for wrong in ([0.5, 0.5], [[0.5, 0.4, 0, 0]], [[1.5, -0.5, 0, 0]]):
         with pytest.raises(ValueError, match="sum to 1"):
             LogoDisplay.from_profile(wrong, alphabet="ACGU")
-
-
-@pytest.mark.parametrize("wrong", [np.ones(4), np.ones((2, 3)), np.full((2, 4), np.nan)])
-def test_invalid_heights(wrong):
-    with pytest.raises(ValueError, match="heights"):
-        LogoDisplay(wrong, "ACGU")
