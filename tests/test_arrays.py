@@ -29,32 +29,6 @@ def test_add_products_accumulates_in_place(dtype, alpha, layout):
     assert_allclose(out, expected, rtol=1e-5 if dtype == np.float32 else 1e-12, atol=1e-6)
 
 
-def read_only(out):
-    out.flags.writeable = False
-    return out
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [read_only, np.asfortranarray, lambda out: out[:, ::-1], lambda out: out.astype(np.float16)],
-    ids=["read-only", "Fortran order", "reversed", "half precision"],
-)
-def test_add_products_refuses_an_accumulator_that_blas_would_copy(spoil):
-    out, left, right = factors(np.float64)
-    with pytest.raises(ValueError, match="writeable C-contiguous"):
-        arrays.add_products(spoil(out), [(left, right, 1.0)])
-
-
-@pytest.mark.parametrize("which", [0, 1])
-def test_add_products_refuses_factors_of_another_dtype_or_in_the_same_memory(which):
-    out = np.eye(4)
-    for wrong, words in ((np.ones((4, 4), np.float32), "float32"), (out.T, "shares memory")):
-        both = [np.ones((4, 4)), np.ones((4, 4))]
-        both[which] = wrong
-        with pytest.raises(ValueError, match=words):
-            arrays.add_products(out, [(*both, 1.0)])
-
-
 EXTREMES = np.array([-1e4, -710, -100, -30, -1, -1e-8, 0, 1e-8, 1, 30, 100, 710, 1e4])
 
 

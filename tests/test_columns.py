@@ -166,20 +166,6 @@ def test_standardised_parameters_have_the_gradient_of_finite_differences(name):
             assert_allclose(slope[place], (value(1e-5) - value(-1e-5)) / 2e-5, rtol=1e-5, atol=1e-7)
 
 
-def test_scales_of_learning_see_how_far_values_reach():
-    """One value x among n zeros reaches x, and moments tell it; rows in the middle keep theirs."""
-    X = np.zeros((100, 5))
-    X[0, :2] = X[0, 4] = 0.3
-    X[:, 1] = 1 - X[:, 1]
-    X[:, 2:4] = 0.5 + 0.01 * np.random.default_rng(0).standard_normal((100, 2))
-    unit = ColumnUnits([(TruncatedGaussian(0, 1), 3), (Gaussian(), 2)])
-    moments, own = (X.mean(axis=0), X.var(axis=0)), X.std(axis=0)
-    assert_allclose(unit.spread(*moments)[:2], 0.4 * 0.3 * 0.99)  # from the mean, 0.3 / 100
-    assert_allclose(unit.spread(*moments)[2:], own[2:])  # normal columns have no bounds
-    constant = TruncatedGaussian(0, 1).spread(np.array([0.0, 0.5, 1.0]), np.zeros(3))
-    assert_array_equal(constant, 0)
-
-
 def two_classes(n):
     """Rows of two classes, with a value of each unit of the layer "all"."""
     rng = np.random.default_rng(0)
@@ -255,22 +241,6 @@ def test_parts_that_are_no_layer_are_refused(parts):
         ColumnUnits(parts)
 
 
-def test_noise_is_removed_as_by_units_of_one_kind():
-    """Of two parts of Gaussian units, as by the same units in one; on counts it is an error."""
-    X = np.random.default_rng(0).standard_normal((30, 3))
-    params = {"n_iter": 2, "learning_rate": 0.01, "inference": "tap", "random_state": 0}
-    parts = [(Gaussian(), 1), (Gaussian(1e-3), 2)]
-    mixed, plain = (RBM(2, visible=unit, **params) for unit in (ColumnUnits(parts), Gaussian()))
-    mixed, plain = (
-        rbm.fit(X).denoise(X, noise_variance=0.5, random_state=0) for rbm in (mixed, plain)
-    )
-    assert np.abs(plain - X).max() > 0.1
-    assert_allclose(mixed, plain, rtol=0, atol=1e-12)
-    counts = RBM(2, visible=ColumnUnits([(Poisson(), 1), (Gaussian(), 1)])).fit(abs(X[:, :2]) // 1)
-    with pytest.raises(ValueError, match="real visible units"):
-        counts.denoise(X[:, :2], noise_variance=0.5)
-
-
 def test_bounds_that_are_not_given_are_those_of_the_columns():
     unit = ColumnUnits([(TruncatedGaussian(), 1), (Binomial(), 1), (Gaussian(), 1)])
     X = np.array([[-3.0, 2, 100], [5, 7, -1]])
@@ -292,16 +262,3 @@ def test_couplings_of_some_unbounded_columns_decide_on_the_integral():
             Machine((Gaussian(), unit), (Gaussian().default_theta(2, W), theta), (weights.T,)),
         ):
             assert has_integral(machine) is expected
-
-
-def test_moments_of_parts_without_a_precision_have_variances_too():
-    """A normal column makes the layer need variances; those of the others are their own."""
-    unit = ColumnUnits([(Gaussian(), 1), (Spin(), 1), (Binomial(3), 1), (Bernoulli(), 1)])
-    theta = random_theta(unit, 4, np.random.default_rng(0))
-    parts = [unit.part(4, np.array([i])) for i in range(4)]
-    own = [
-        part.mean_variance(theta.map(lambda x, i=i: x[i : i + 1])) for i, part in enumerate(parts)
-    ]
-    found = unit.moments(theta)
-    for k in range(2):
-        assert_allclose(found[k], np.concatenate([pair[k] for pair in own]), rtol=1e-12)

@@ -18,13 +18,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
-from skrbm import RBM, TAPRBM, ConditionalRBM, RBMClassifier
+from skrbm import RBM, TAPRBM, RBMClassifier
 from skrbm._ranks import ranks
 from skrbm.distributed import DistributedError, MPICommunicator, TorchCommunicator, fit, use
-from skrbm.distributed import _dask as dask_fit
 from skrbm.inference import TAP
 from skrbm.learning import SGD
 from skrbm.persistence import Checkpoint
@@ -132,20 +129,6 @@ def test_a_rank_that_is_killed_is_named_by_the_others():
     assert "rank 1 is lost" in error
 
 
-def test_torch_says_where_no_other_processes_are_known(monkeypatch):
-    pytest.importorskip("torch")
-    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ValueError, match="start this script by torchrun"):
-        TorchCommunicator()
-
-
-def alone():
-    """Return one rank that torch connects with nobody."""
-    distributed = pytest.importorskip("torch.distributed")
-    return TorchCommunicator(store=distributed.HashStore(), rank=0, size=1)
-
-
 @pytest.fixture
 def client():
     """Return the client of a cluster of two workers of one thread each."""
@@ -203,32 +186,6 @@ def test_a_fit_of_workers_goes_on_from_checkpoints(client, tmp_path):
         fit(TAPRBM(3), blocks_of(X), resume=tmp_path, client=client)
 
 
-def test_ranks_begin_once_all_blocks_are_computed(client):
-    """A block of weights that is queued behind the task of a rank would keep all waiting."""
-    array = pytest.importorskip("dask.array")
-    slow = array.ones(60, chunks=15).map_blocks(lambda block: (time.sleep(1.0), block)[1])
-    groups = dask_fit._by_worker(client, *dask_fit._blocks(client, blocks_of(X), None, slow))
-    assert all(block.done() for _, _, weights in groups.values() for block in weights)
-    failing = array.ones(60, chunks=15).map_blocks(lambda block: block / [], dtype=float)
-    with pytest.raises(ValueError, match="broadcast"):
-        fit(RBM(3), blocks_of(X), None, failing, client=client)
-
-
-def test_what_a_cluster_cannot_learn_from(client):
-    with pytest.raises(TypeError, match=r"from_array\(X, chunks"):
-        fit(RBM(), X, client=client)
-    for other in (StandardScaler(), make_pipeline(RBM()), ConditionalRBM(), RBM):
-        with pytest.raises(TypeError, match=r"learns on several ranks, such as RBM\(\), got "):
-            fit(other, blocks_of(X), client=client)
-    with pytest.raises(ValueError, match="X must have two dimensions"):
-        fit(RBM(), blocks_of(X)[:, 0], client=client)
-    with pytest.raises(ValueError, match="X has 60 rows, y or the weights 59"):
-        fit(RBM(), blocks_of(X), np.zeros(59), client=client)
-    X_unknown = blocks_of(X)[blocks_of(X)[:, 0] < 2]
-    with pytest.raises(ValueError, match=r"call compute_chunk_sizes\(\) of X, y and the weights"):
-        fit(RBM(), X_unknown, None, np.ones(60), client=client)
-
-
 def test_an_error_of_the_rows_of_a_rank_names_it(client):
     pytest.importorskip("torch")
     full = blocks_of(X)
@@ -236,14 +193,6 @@ def test_an_error_of_the_rows_of_a_rank_names_it(client):
     with pytest.raises(ValueError, match="0 sample") as found:
         fit(RBM(3), X_empty, client=client)
     assert "Raised on rank 1" in found.value.__notes__[0]
-
-
-def test_workers_that_are_threads_are_refused():
-    distributed = pytest.importorskip("distributed")
-    options = {"n_workers": 2, "processes": False, "dashboard_address": None}
-    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
-        with pytest.raises(ValueError, match="each worker must be a process of its own"):
-            fit(RBM(), blocks_of(X), client=client)
 
 
 def test_a_worker_that_is_killed_ends_the_fit_with_the_last_parameters(client, tmp_path):
@@ -294,32 +243,3 @@ def test_an_interruption_of_the_client_ends_the_fit_on_its_workers(client, tmp_p
         fit(rbm, blocks_of(X), client=client)
     assert 1 <= rbm.n_iter_ < 10**6 and np.isfinite(rbm.components_).all()
     assert fit(RBM(3, n_iter=2), blocks_of(X), client=client).n_iter_ == 2
-
-
-class Silent:
-    """Ranks of MPI that never answer."""
-
-    rank, size, n_sums = 0, 2, 0
-
-    def Dup(self):
-        return self
-
-    def Iallreduce(self, *args, **kwargs):
-        self.n_sums += 1
-        return self
-
-    def Test(self):
-        return False
-
-    def iprobe(self, tag):
-        return False
-
-
-def test_after_a_lost_message_no_other_is_sent():
-    """The next sum would be matched with the one that others may still answer."""
-    pytest.importorskip("mpi4py")
-    communicator = MPICommunicator(Silent(), timeout=0.01)
-    for _ in range(2):
-        with pytest.raises(DistributedError, match=r"a message took longer than 0\.01 s"):
-            communicator.all_reduce(np.ones(3))
-    assert communicator._comm.n_sums == 1

@@ -19,7 +19,6 @@ from skrbm.machine import (
     check_enumerable,
     configurations,
     log_partition,
-    n_enumerated,
 )
 from skrbm.units import Bernoulli, Binomial, Categorical, ColumnUnits, Gaussian, Spin, Theta
 
@@ -49,13 +48,6 @@ def test_log_partition_of_each_row(kinds, sizes, elements, monkeypatch):
     assert_allclose(log_partition(rows[0]), expected[0], rtol=1e-10)
 
 
-def test_any_layers_may_be_enumerated():
-    machine, rows = with_rows(random_machine(("bernoulli",) * 2, (3, 4), 0, 1.0), 5)
-    expected = [Exact(row).log_z for row in rows]
-    for layers in ((0,), (1,)):
-        assert_allclose(log_partition(machine, layers), expected, rtol=1e-10)
-
-
 def test_log_weights_belong_to_their_values():
     machine = random_machine(("bernoulli",) * 3, (2, 3, 2), 0, 1.0)
     exact, found = Exact(machine), {}
@@ -69,21 +61,6 @@ def test_log_weights_belong_to_their_values():
         same = (exact.values[:, layers] == row).all(axis=1)
         expected = logsumexp(np.log(exact.probabilities[same])) + exact.log_z
         assert log_weight == pytest.approx(expected, rel=1e-10)
-
-
-def test_layers_without_a_finite_support_are_named():
-    machine = random_machine(("gaussian", "truncated_gaussian"), (2, 3), 0)
-    assert n_enumerated(machine) == np.inf
-    with pytest.raises(ValueError, match="cannot be enumerated"):
-        log_partition(machine)
-
-
-def test_one_layer_alone_needs_no_sum():
-    machine = random_machine(("bernoulli", "bernoulli"), (2, 2), 0, 1.0)
-    hidden = type(machine)(machine.units[1:], (Theta(np.array([[0.0, 1.0], [2.0, -30.0]])),), ())
-    assert n_enumerated(hidden) == 0
-    expected = np.logaddexp(0, hidden.thetas[0].field).sum(axis=1)
-    assert_allclose(log_partition(hidden), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("library", OTHER_LIBRARIES)

@@ -2,7 +2,6 @@
 
 import ast
 import runpy
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +11,10 @@ from _exact import Exact, log_likelihood
 from _machines import differences, gradient, parameters, random_machine
 from numpy.testing import assert_allclose
 
-from skrbm import RBM, TAPRBM, DeepTAPMachine
-from skrbm.inference import METHODS, FixedPoint, NaiveMeanField, Sampler, solve
-from skrbm.learning import Optimizer
+from skrbm import RBM, TAPRBM
+from skrbm.inference import METHODS, NaiveMeanField, solve
 from skrbm.machine import Block, Machine, Moments, data_moments, log_partition
-from skrbm.units import Bernoulli, Theta, Unit
+from skrbm.units import Bernoulli, Theta
 
 FOLDER = Path(__file__).parents[1] / "doc" / "developers"
 
@@ -84,53 +82,8 @@ def test_mean_field_has_the_solutions_of_the_package():
     )
 
 
-def test_mean_field_refuses_what_it_is_not_for():
-    X, method = np.eye(4), load("mean_field")["MeanField"]()
-    with pytest.raises(ValueError, match="MeanField needs one hidden layer"):
-        DeepTAPMachine((3, 2), inference=method).fit(X)
-    for units in ({"visible": "truncated_gaussian"}, {"hidden": "gaussian"}):
-        with pytest.raises(ValueError, match="MeanField needs binary units"):
-            TAPRBM(2, inference=method, **units).fit(X)
-
-
 def test_mean_field_trains():
     X = np.random.default_rng(0).integers(2, size=(20, 4)).astype(float)
     methods = load("mean_field")["MeanField"](), NaiveMeanField(max_iter=100)
     first, second = (TAPRBM(2, n_iter=2, inference=m, random_state=0).fit(X) for m in methods)
     assert_allclose(first.components_, second.components_, rtol=1e-6, atol=1e-10)
-
-
-class Unfinished:
-    """Parts of which no method is written yet."""
-
-    @dataclass(frozen=True)
-    class Kind(Unit):
-        bounds = (0.0, 1.0)
-
-    @dataclass(frozen=True)
-    class Equations(FixedPoint):
-        max_iter: int = 10
-        tol: float = 1e-3
-        damping: float = 0.0
-
-    @dataclass(frozen=True)
-    class Chain(Sampler):
-        pass
-
-    @dataclass(frozen=True)
-    class Steps(Optimizer):
-        pass
-
-
-@pytest.mark.parametrize(
-    "params, match",
-    [
-        ({"visible": Unfinished.Kind()}, "Kind does not have the method"),
-        ({"inference": Unfinished.Equations()}, r"Equations does not have the method state_at\(\)"),
-        ({"inference": Unfinished.Chain()}, r"Chain does not have the method state_at\(\)"),
-        ({"optimizer": Unfinished.Steps()}, r"Steps does not have the method init\(\)"),
-    ],
-)
-def test_errors_name_the_method_that_is_not_written(params, match):
-    with pytest.raises(NotImplementedError, match=match):
-        RBM(2, **params).fit(np.eye(4))

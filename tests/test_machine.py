@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from _exact import Exact, clamped, free_energy, log_base, log_likelihood
-from _libraries import OTHER_LIBRARIES
 from _machines import (
     differences,
     enumerable_pairs,
@@ -21,14 +20,11 @@ from _machines import (
 )
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skrbm.arrays import to_numpy
-from skrbm.exceptions import DivergenceError
 from skrbm.machine import (
     Block,
     Machine,
     Moments,
     _energy,
-    check_has_integral,
     conditional,
     data_moments,
     energy,
@@ -235,19 +231,6 @@ def test_a_weight_for_each_row_is_that_number_in_each_row(kinds, pair):
 
 
 @few_shapes
-def test_blocks_of_the_same_rows_become_one(kinds):
-    machine = make(kinds, scale=0.7)
-    data = random_moments(machine, n_blocks=1)
-    (block,) = data.blocks
-    weights = np.random.default_rng(1).normal(size=len(block.means[0]))
-    model = dataclasses.replace(data, blocks=(block._replace(weight=weights),))
-    assert len((data - model).blocks) == 1
-    pairs = zip(*(gradient(machine, m) for m in (data - model, data, model)), strict=True)
-    for part, first, second in pairs:
-        assert_allclose(part, first - second, rtol=1e-10, atol=1e-12)
-
-
-@few_shapes
 def test_sums_and_differences_of_moments(kinds):
     machine = make(kinds, scale=0.7)
     parts = [random_moments(machine, seed=seed) for seed in range(3)]
@@ -282,28 +265,6 @@ def test_free_energies_of_thetas_for_each_row(monkeypatch):
     expected = [_energy.free_energy(m, X[r : r + 1])[0] for r, m in enumerate(singles)]
     assert_allclose(_energy.free_energy(machine, X), expected, rtol=1e-12)
     assert_allclose(_energy.precise_free_energy(machine, X), expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("library", OTHER_LIBRARIES)
-def test_other_libraries_weigh_rows(library):
-    xp = pytest.importorskip(library)
-    machine, _, (X, H) = of_rows(("gaussian", "bernoulli"))
-    weights = np.array([0.1, 0.2, 0.3, 0.4])
-    same = Machine(
-        machine.units,
-        tuple(theta.map(xp.asarray) for theta in machine.thetas),
-        tuple(map(xp.asarray, machine.weights)),
-        machine.scale,
-    )
-    others = xp.asarray(X), xp.asarray(H)
-    assert_allclose(to_numpy(energy(same, others)), energy(machine, (X, H)), rtol=1e-10)
-    found = data_moments(same, others[0], xp.asarray(weights)).reduced(same)
-    truth = data_moments(machine, X, weights).reduced(machine)
-    for (_, a), (_, b) in zip(found.matrices, truth.matrices, strict=True):
-        assert type(a) is type(same.weights[0])
-        assert_allclose(to_numpy(a), b, rtol=1e-10)
-    for (_, a), (_, b) in zip(found.sums, truth.sums, strict=True):
-        assert_allclose(to_numpy(a.field), b.field, rtol=1e-10)
 
 
 # The machine itself.
@@ -341,17 +302,6 @@ def test_uncoupled_units_are_independent(kinds):
     assert_array_equal(uncoupled(machine, visible).thetas[0].field, visible.field)
     hidden = machine.units[1].default_theta(machine.n_units[1], machine.weights[0])
     assert_array_equal(uncoupled(machine).thetas[1].field, hidden.field)
-
-
-def test_thetas_take_the_dtype_of_the_weights():
-    wide = make(("gaussian", "bernoulli"))
-    machine = Machine(wide.units, wide.thetas, (wide.weights[0].astype(np.float32),))
-    assert machine.dtype == np.float32
-    assert {part.dtype for theta in machine.thetas for part in theta if part is not None} == {
-        np.dtype(np.float32)
-    }
-    assert machine.astype(np.float64).dtype == np.float64
-    assert machine.n_units == (4, 3)
 
 
 def through_a_file(machine):
@@ -419,23 +369,3 @@ def test_has_integral_if_the_joint_precision_is_positive_definite(kinds, scale):
         assert has_integral(machine) == expected
         found.append(expected)
     assert set(found) == ({True, False} if kinds[-2:] == ("gaussian", "gaussian") else {True})
-
-
-def test_huge_weights_leave_no_integral():
-    machine = make(("gaussian", "gaussian"))
-    machine.weights[0][:] = 1e200
-    assert not has_integral(machine)
-    with pytest.raises(DivergenceError):
-        check_has_integral(machine)
-
-
-def test_the_largest_weights_are_those_of_now():
-    machine = random_machine(("bernoulli",) * 2, (3, 2), 0, 1.0)
-    W = machine.weights[0]
-    assert machine.largest == (abs(W).max(),)
-    assert machine.rows(slice(1)).largest == machine.largest
-    W[0, 0] = -7.0
-    assert machine.written(machine.thetas).largest == (7.0,)
-    assert dataclasses.replace(machine, weights=(np.zeros((0, 3)),)).largest == (0.0,)
-    W[0, 1] = np.nan
-    assert np.isnan(machine.written(machine.thetas).largest[0])

@@ -33,7 +33,6 @@ from skrbm.arrays import (
 from skrbm.inference import (
     AIS,
     FIXED_POINTS,
-    SAMPLERS,
     TAP,
     Gibbs,
     clamped,
@@ -42,8 +41,6 @@ from skrbm.inference import (
     solve,
 )
 from skrbm.learning import (
-    CHAINS,
-    GRADIENTS,
     NATURAL,
     PENALTIES,
     SGD,
@@ -155,14 +152,6 @@ def test_backend(library):
     right = np.arange(8.0).reshape(4, 2)
     result = add_products(out, [(library.array(left), library.array(right), 0.5)])
     library.close(result, 1 + 0.5 * left.T @ right)
-
-
-@pytest.mark.parametrize(
-    "given, expected", [("uint8", "float32"), ("int64", "float64"), ("bool", "float32")]
-)
-def test_working_dtype_of_other_dtypes(library, given, expected):
-    xp = library.xp
-    assert working_dtype(xp.asarray(np.ones((2, 2), given))) == getattr(xp, expected)
 
 
 @pytest.mark.parametrize("name", sorted(UNITS))
@@ -295,31 +284,6 @@ def test_samplers(library, kinds):
     assert np.isfinite(means).all()
 
 
-@pytest.mark.parametrize(
-    "name, start",
-    [*(("gibbs", start) for start in sorted(CHAINS)), ("gibbs_langevin", "data")],
-)
-def test_chain_phases(library, name, start):
-    machine, same = make(("gaussian", "bernoulli"), library)
-    X, rng = library.array(data(machine)), make_rng(0, same.weights[0])
-    for gradient in GRADIENTS:
-        phase = CHAINS[start](replace(SAMPLERS[name], n_steps=3), gradient)
-        state, *both = phase.phases(same, phase.init(same, rng, 7, X), X, rng)
-        assert name == "gibbs" or 0 < state.acceptance <= 1
-        library.check(phase.visible(state))
-        for moments in both:
-            for part in gradient_parts(same, moments):
-                library.check(part)
-
-
-def gradient_parts(machine, moments):
-    """The expected statistics of both layers and of the pairs."""
-    xp = namespace(machine.weights[0])
-    visible, hidden = (moments.statistics(unit, l) for l, unit in enumerate(machine.units))
-    pair = moments.add_pair(machine, 0, xp.zeros_like(machine.weights[0]), 1.0)
-    return visible.field, visible.precision, hidden.field, pair
-
-
 @some_pairs
 def test_ais(library, kinds):
     machine, same = make(kinds, library)
@@ -407,35 +371,6 @@ def test_learning_from_every_start(library, name):
 
 
 # Evaluation.
-
-
-@pairs
-def test_exact_evaluation(library, kinds):
-    machine, same = make(kinds, library)
-    log_z = evaluation.log_partition(same, "exact").value
-    assert type(log_z) is float
-    assert log_z == pytest.approx(evaluation.log_partition(machine, "exact").value, rel=1e-12)
-    X = data(machine)
-    if kinds[0] == "bernoulli":
-        value = evaluation.pseudo_log_likelihood(same, library.array(X))
-        library.close(value, evaluation.pseudo_log_likelihood(machine, X), "float64")
-
-
-@some_pairs
-def test_log_partition_by_every_method(library, kinds):
-    machine, same = make(kinds, library)
-    starts = data(machine)
-    for name, _ in methods(machine):
-        values = [
-            evaluation.log_partition(m, name, starts=rows).value
-            for m, rows in ((machine, starts), (same, library.array(starts)))
-        ]
-        assert values[0] == pytest.approx(values[1], rel=1e-10)
-    alone = evaluation.log_partition(same, name, random_state=0).value  # from rows of its own
-    assert alone == pytest.approx(values[0], rel=1e-5)
-    ais = AIS(n_chains=200, schedule=20)
-    estimate = evaluation.log_partition(same, ais, starts=library.array(starts), random_state=0)
-    assert abs(estimate.value - Exact(machine).log_z) < 5 * estimate.std
 
 
 @some_pairs

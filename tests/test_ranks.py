@@ -5,9 +5,7 @@ Ranks are processes here that pipes connect, so that no library is needed.
 
 import os
 import signal
-import warnings
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,11 +26,10 @@ from skrbm import (
     RBMClassifier,
     TabularRBM,
 )
-from skrbm._ranks import ranks
 from skrbm.inference import TAP, Gibbs
 from skrbm.inputs import Rows, ends_of_ranks
 from skrbm.learning import SGD, EarlyStopping
-from skrbm.persistence import Checkpoint, load, resume
+from skrbm.persistence import Checkpoint, resume
 from skrbm.units import (
     Bernoulli,
     Binomial,
@@ -121,48 +118,6 @@ def test_ranks_go_on_from_their_checkpoints(tmp_path):
     assert sorted(first) == sorted(second)
 
 
-def test_as_many_ranks_go_on_as_had_begun(tmp_path):
-    X, rbm = data(), RBM(3, n_iter=2, random_state=0)
-    alone, together = tmp_path / "alone", tmp_path / "together"
-    clone(rbm).set_callbacks(Checkpoint(alone)).fit(X)
-    on_ranks(lambda rank: clone(rbm).set_callbacks(Checkpoint(together)).fit(parts(X, rank)))
-    found = on_ranks(lambda rank: resume(together, X), size=3)
-    found += on_ranks(lambda rank: resume(alone, parts(X, rank)))
-    for folder in (together, together / "rank-0"):
-        with pytest.raises(ValueError) as error:
-            resume(folder, parts(X, 0))
-        found.append(error.value)
-    assert all("process" in str(error) for error in found)
-
-
-def test_checkpoints_of_ranks_are_of_one_epoch(tmp_path, monkeypatch):
-    """Whatever their clocks, and if a rank could not write one of its files."""
-
-    def fitted(rank):
-        clock = iter(range(10**6))
-        monkeypatch.setattr("time.monotonic", lambda: (1 + 50 * rank) * next(clock))
-        fails = iter([rank == 1, *[False] * 20])
-
-        class Late(Checkpoint):
-            def _write(self, estimator):
-                if estimator is not None and next(fails):
-                    Path(self.folder, "rank-1").rename(tmp_path / "gone")
-                    super()._write(estimator)
-                    (tmp_path / "gone").rename(Path(self.folder, "rank-1"))
-                else:
-                    super()._write(estimator)
-
-        callback = Late(tmp_path, minutes=0.05, keep=99)  # 3 ticks of the first clock
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the file that is not written
-            RBM(3, n_iter=12, random_state=0).set_callbacks(callback).fit(parts(data(), rank))
-        return {path.name: load(path).n_iter_ for path in (tmp_path / f"rank-{rank}").iterdir()}
-
-    first, second = on_ranks(fitted)
-    assert len(first) == len(second) + 1 > 3
-    assert second.items() <= first.items()
-
-
 AT_DATA = {"inference": TAP(start="data"), "batch_size": 1000, "init": INIT, "n_iter": 6}
 USUAL = SGD(momentum=0.5, alpha=0.005, schedule="linear")
 PLAIN = {"centered": False, "average": False}
@@ -238,12 +193,6 @@ def test_statistics_of_columns_are_those_of_all_rows(unit, missing):
             assert (a is None and b is None) or np.allclose(a, b, rtol=1e-12, atol=0)
 
 
-def test_the_variance_is_that_of_the_values_of_all_ranks():
-    values = 100 + np.random.default_rng(0).standard_normal(30)
-    for found in on_ranks(lambda rank: ranks().variance(parts(values, rank))):
-        assert_allclose(found, values.var(), rtol=1e-10)
-
-
 @pytest.mark.parametrize(
     ("estimator", "cut", "error"),
     [
@@ -297,25 +246,6 @@ def test_columns_of_tables_are_described_by_the_rows_of_all_ranks():
         assert sample[:, 0].min() < 4 < sample[:, 0].max()
 
 
-@pytest.mark.parametrize(
-    ("values", "units"),
-    [
-        ([np.arange(60) % 90, np.arange(60) % 3], Gaussian()),
-        ([np.arange(20) % 2, 3 * (np.arange(20) % 2)], Binomial(3)),
-        ([np.full(60, 2), np.full(60, 4)], Bernoulli()),
-        ([np.full(60, 2), np.arange(60) % 3 + 2], Binomial(2)),
-    ],
-    ids=["numbers", "two numbers", "one number", "one and three"],
-)
-def test_whole_numbers_of_all_ranks_have_one_kind(values, units):
-    def fitted(rank):
-        X = np.column_stack(2 * [values[rank]])
-        return TabularRBM(3, n_iter=2, random_state=0).fit(X).machine_.units[0]
-
-    for found in on_ranks(fitted):
-        assert set(getattr(found, "units", (found,))) == {units}
-
-
 @pytest.mark.parametrize("estimator", [RBM(3, n_iter=2, learning_rate=0.01), None])
 def test_classes_are_those_of_the_rows_of_all_ranks(estimator):
     """The default units are those for the values of all ranks too."""
@@ -350,19 +280,6 @@ def test_an_interruption_of_one_rank_ends_all_after_the_same_epoch():
     (n, one), (other_n, other) = on_ranks(fitted)
     assert n == other_n == 4
     assert_array_equal(one, other)
-
-
-def test_fits_go_on_on_ranks():
-    X = data()
-
-    def fitted(rank):
-        rbm = RBM(3, n_iter=2, warm_start=True).fit(parts(X, rank)).fit(parts(X, rank))
-        return rbm.partial_fit(parts(X, rank))
-
-    one, other = on_ranks(fitted)
-    assert one.n_iter_ == 5
-    assert_array_equal(one.components_, other.components_)
-    assert_allclose(one.visible_means_, X.mean(axis=0), rtol=1e-12)
 
 
 @pytest.mark.law

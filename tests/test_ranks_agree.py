@@ -63,28 +63,6 @@ def test_ranks_need_to_begin_the_same_fit(begin, difference):
             raise error
 
 
-def test_a_callback_of_ones_own_may_be_on_one_rank():
-    class Recorder:
-        def setup(self, estimator, context):
-            self.n_epochs = 0
-
-        def teardown(self, estimator, context):
-            pass
-
-        def on_fit_task_begin(self, estimator, context):
-            pass
-
-        def on_fit_task_end(self, estimator, context):
-            self.n_epochs += context.task_name == "epoch"
-
-    def fitted(rank):
-        recorder, rbm = Recorder(), RBM(3, n_iter=2)
-        (rbm.set_callbacks(recorder) if rank else rbm).fit(parts(data(), rank))
-        return recorder.n_epochs if rank else 2
-
-    assert on_ranks(fitted) == [2, 2]
-
-
 def test_all_ranks_warn_of_chains_that_do_not_mix():
     rng = np.random.default_rng(0)
     X = ((rng.random((400, 1)) < 0.5) ^ (rng.random((400, 30)) < 0.02)).astype(float)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 
-import joblib
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -28,20 +27,6 @@ def two_threads():
     """BLAS is allowed two threads, whatever the environment says; yields what it then reports."""
     with threadpool_limits(2, user_api="blas"):
         yield blas_threads()
-
-
-def test_one_blas_thread_nests_and_restores_after_an_error(two_threads):
-    @_threads.one_blas_thread
-    def outer():
-        assert _threads.one_blas_thread(_threads.n_threads)() == 2
-        assert set(blas_threads()) == {1}
-        assert _threads.n_threads() == 2
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        outer()
-    assert _threads.n_threads() == 1
-    assert blas_threads() == two_threads
 
 
 def test_one_blas_thread_of_overlapping_threads(two_threads):
@@ -179,44 +164,6 @@ def test_shared_sums_of_products_equal_those_of_one_thread(parts, dtype):
     expected = 0.5 - 0.5 * case.exact + 2 * left.T @ right
     assert_allclose(out, expected, rtol=0, atol=2 * case.rounding)
     assert len(parts) == 3
-
-
-def test_threads_that_hold_blas_share_what_it_was_allowed(two_threads):
-    """Two fits in two workers of joblib use one thread each, and the last one both again."""
-    meeting, left = threading.Barrier(2, timeout=60), threading.Event()
-
-    @_threads.one_blas_thread
-    def held(waits):
-        meeting.wait()
-        together = _threads.n_threads()
-        meeting.wait()
-        assert left.wait(60) if waits else True
-        return together, _threads.n_threads()
-
-    def fit(waits):
-        try:
-            return held(waits)
-        finally:
-            left.set()
-
-    calls = [joblib.delayed(fit)(waits) for waits in (False, True)]
-    found = joblib.Parallel(n_jobs=2, backend="threading")(calls)
-    assert [together for together, _ in found] == [1, 1]
-    assert found[1][1] == 2
-
-
-@pytest.mark.parametrize("bad", [0, 1, 2])
-def test_errors_of_parts_are_raised(parts, bad):
-    def function(part):
-        if part == bad:
-            raise ZeroDivisionError(f"part {part}")
-
-    for _ in range(20):
-        with pytest.raises(ZeroDivisionError, match=f"part {bad}"):
-            _threads.share(function, [0, 1, 2])
-    done = []
-    _threads.share(done.append, [0, 1, 2])  # the helpers live on
-    assert sorted(done) == [0, 1, 2]
 
 
 def _forked(function):
