@@ -1,4 +1,4 @@
-"""Machines whose columns have units of different kinds, and counts, against sums and integrals.
+"""Machines with columns of different kinds, counts or categories, against sums and integrals.
 
 Random tests use fixed seeds; those of distributions have a level of 1e-6, and means may be off by
 five of their standard errors.
@@ -46,17 +46,20 @@ LAYERS = {
     ],
     "discrete": [(Bernoulli(), 1), (Categorical(3), 3), (Spin(), 1), (Binomial(2), 1)],
     "counts": [(Poisson(), 2), (Binomial(3), 1)],
+    "sites": [(Categorical((3, 2, 4, 1)), 10)],
 }
 layers = pytest.mark.parametrize("name", LAYERS)
 
 
-def make(name, hidden=None, strength=0.4, n_hidden=3, seed=0):
-    unit, generator = ColumnUnits(LAYERS[name]), np.random.default_rng(seed)
-    hidden = Bernoulli() if hidden is None else hidden
-    n = unit.n_columns
-    thetas = [random_theta(u, k, generator) for u, k in ((unit, n), (hidden, n_hidden))]
-    weights = strength * generator.standard_normal((n_hidden, n))
-    return Machine((unit, hidden), tuple(thetas), (weights,))
+def make(name, strength=0.4):
+    """A machine of such columns and three bits; of columns of one kind without ColumnUnits."""
+    (unit, n), generator = LAYERS[name][0], np.random.default_rng(0)
+    if len(LAYERS[name]) > 1:
+        unit = ColumnUnits(LAYERS[name])
+        n = unit.n_columns
+    units = unit, Bernoulli()
+    thetas = tuple(random_theta(u, k, generator) for u, k in zip(units, (n, 3), strict=True))
+    return Machine(units, thetas, (strength * generator.standard_normal((3, n)),))
 
 
 def draws(exact, n, seed=0):
