@@ -29,7 +29,10 @@ from skrbm import (
 from skrbm.inference import (
     TAP,
     AdaptiveTAP,
+    BeliefPropagation,
     Gibbs,
+    GibbsLangevin,
+    Langevin,
     Tempering,
 )
 from skrbm.learning import OPTIMIZERS, SGD, Adam, EarlyStopping, NaturalGradient
@@ -160,6 +163,13 @@ RANGES = [
     ([TAP, AdaptiveTAP], "max_iter", (0, -1, None, *NO_COUNTS), (1, 10**6)),
     ([TAP, AdaptiveTAP], "tol", (-1e-9, *NO_NUMBERS), (0, 1e9)),
     ([TAP, AdaptiveTAP], "damping", (-1e-9, 1, 1.5, *NO_NUMBERS), (0, 0.999)),
+    ([TAP], "order", (1, 4, "2", None), (2, 3)),
+    ([Langevin], "step_size", (0, -1, 2.0, *NO_NUMBERS), (0.1, 1.9)),
+    ([Langevin], "adjust_after", (-1, *NO_COUNTS), (None, 0, 10)),
+    ([Langevin], "step_scale", ("median", None, 1), ("variance", "mean_variance")),
+    ([GibbsLangevin], "n_inner_steps", (0, -1, None, *NO_COUNTS), (1, 10)),
+    ([BeliefPropagation], "product", ("min", None), ("sum", "max", "mixed")),
+    ([Tempering], "rungs", (1, "abc", [0.2, 1.0], [0.0, 0.7, 0.6, 1.0]), (2, (0.0, 1.0))),
     ([EarlyStopping], "patience", (0, -1, None, *NO_COUNTS), (1, 10**6)),
     ([EarlyStopping], "validation_fraction", (0, 1, -0.1, 1.5, *NO_NUMBERS), (1e-9, 0.999)),
     ([EarlyStopping], "tol", (-1e-9, "1", True, np.nan, np.inf), (None, 0, 1e9)),
