@@ -95,29 +95,6 @@ def test_working_dtype(given, expected):
         assert arrays.working_dtype(sp.csr_array(X)) == expected
 
 
-@dtypes
-@pytest.mark.parametrize("make", [np.asarray, sp.csr_array, sp.csr_matrix])
-def test_dense_rows(dtype, make):
-    X = np.arange(12).reshape(4, 3) % 5
-    for index in (np.array([3, 0]), np.array([1, 1, 2])):
-        rows = arrays.dense_rows(make(X), index, dtype)
-        assert isinstance(rows, np.ndarray) and not isinstance(rows, np.matrix)
-        assert rows.dtype == dtype
-        assert_array_equal(rows, X[index])
-
-
-def test_sums_and_products_of_sparse_rows_are_those_of_dense_ones():
-    generator = np.random.default_rng(0)
-    X = (generator.random((7, 5)) < 0.3).astype(float)
-    left, out, weights = generator.random((7, 3)), generator.random((3, 5)), generator.random(7)
-    for weight in (0.5, weights):
-        found = arrays.weighted_sum(weight, sp.csr_array(X))
-        assert_allclose(found, arrays.weighted_sum(weight, X), rtol=1e-12)
-    expected = 0.5 * out + 2 * left.T @ X - left.T @ X
-    assert arrays.add_products(out, [(left, sp.csr_array(X), 2.0), (left, X, -1.0)], 0.5) is out
-    assert_allclose(out, expected, rtol=1e-12)
-
-
 @pytest.mark.parametrize("shape", [(9, 4), (4, 9)])
 def test_main_directions_are_singular_vectors(shape):
     X = np.random.default_rng(0).standard_normal(shape)
@@ -127,36 +104,6 @@ def test_main_directions_are_singular_vectors(shape):
         directions, found = arrays.main_directions(X, n)
         assert_allclose(found, sizes[:kept], rtol=1e-7)
         assert_allclose(abs(np.sum(directions * vectors[:kept].T, axis=0)), 1, rtol=1e-7)
-
-
-@pytest.mark.parametrize("make", [sp.csr_array, sp.csr_matrix, sp.csc_array])
-def test_products_with_sparse_rows_are_dense_arrays(make):
-    generator = np.random.default_rng(0)
-    X = generator.integers(2, size=(4, 3)).astype(float)
-    for A in (generator.random((3, 2)), generator.random(3)):
-        product = arrays.matmul(make(X), A)
-        assert type(product) is np.ndarray
-        assert_allclose(product, X @ A)
-    squared = arrays.squared(make(3 * X))
-    assert sp.issparse(squared)
-    assert_array_equal(squared.toarray(), 9 * X)
-    assert_array_equal(arrays.squared(3 * X), 9 * X)
-
-
-@dtypes
-@pytest.mark.parametrize("make", [np.asarray, sp.csr_array, sp.csr_matrix])
-def test_moments_of_columns(dtype, make):
-    """In double precision whatever the data, and over several blocks of rows."""
-    X = np.random.default_rng(1).gamma(2.0, size=(2500, 3)).astype(dtype)
-    X[:, 2] = 0.1
-    columns = arrays.Columns(make(X))
-    mean, variance = columns.means, columns.variances
-    wide = X.astype(np.float64)
-    assert mean.dtype == variance.dtype == np.float64
-    assert mean.shape == variance.shape == (3,)
-    assert_allclose(mean, wide.mean(axis=0), rtol=1e-12)
-    assert_allclose(variance, wide.var(axis=0), rtol=1e-10, atol=1e-15)
-    assert (variance >= 0).all()
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array, sp.csc_matrix])

@@ -21,7 +21,6 @@ from skrbm.units import Bernoulli, Gaussian, Theta
 
 OFFSET, DIVISOR = np.array([5.0, -300.0, 0.0]), np.array([2.0, 0.5, 10.0])
 COORDINATES = Coordinates(OFFSET, DIVISOR)
-LOG_VOLUME = np.log(10.0)
 
 
 def make(strength=0.5):
@@ -39,28 +38,8 @@ def mixture(machine):
     return log_weights, OFFSET + DIVISOR * fields / own.precision, DIVISOR / np.sqrt(own.precision)
 
 
-def log_density(machine, V):
-    log_weights, means, deviations = mixture(machine)
-    z = (V[:, None] - means) / deviations
-    normal = (-0.5 * z**2 - np.log(deviations) - 0.5 * np.log(2 * np.pi)).sum(axis=2)
-    return logsumexp(log_weights - logsumexp(log_weights) + normal, axis=1)
-
-
 def rows(n=6):
     return OFFSET + DIVISOR * np.random.default_rng(0).normal(size=(n, 3))
-
-
-def test_scores_are_those_of_the_mixture():
-    machine = make()
-    density = Density(machine, coordinates=COORDINATES)
-    log_z = log_partition(density, "exact").value
-    assert log_z == pytest.approx(logsumexp(mixture(machine)[0]), rel=1e-12)
-    X = density.visible(rows())
-    assert_allclose(X, (rows() - OFFSET) / DIVISOR, rtol=1e-12)
-    assert_allclose(density.log_weight(X) - log_z, log_density(machine, rows()), rtol=1e-10)
-    assert_allclose(density.free_energy(X), -density.log_weight(X), rtol=1e-12)
-    assert_allclose(density.outward(X), rows(), rtol=1e-12)
-    assert float(COORDINATES.log_volume) == pytest.approx(LOG_VOLUME, rel=1e-12)
 
 
 def test_solutions_are_those_of_the_data():

@@ -18,7 +18,6 @@ from skrbm.evaluation import Density, Diagnosis, diagnose
 from skrbm.evaluation._agreement import (
     compared_moments,
     neighbours,
-    quality_by_sweeps,
 )
 from skrbm.inference import Gibbs
 from skrbm.inputs import Coordinates
@@ -208,22 +207,6 @@ def test_neighbours_by_all_distances():
         differences = distances.min(axis=1) - within.min(axis=1)
         expected.append(np.mean((differences > 0) + 0.5 * (differences == 0)))
     assert neighbours(X, Y)[:2] == pytest.approx(expected, rel=1e-12)
-
-
-def test_quality_and_its_error():
-    """The error of a mean that is off by 1 in all of 3 columns, and the spread of 200 of them."""
-    generator = np.random.default_rng(0)
-    X = generator.standard_normal((5000, 3))
-    errors, stds = [], []
-    for _ in range(200):
-        states = {k: generator.standard_normal((50, 3)) + k for k in (1, 0, 2)}
-        q = quality_by_sweeps(X, states, generator)
-        errors.append(q.error[0])
-        stds.append(q.error_std[0])
-    # Means are off by 1, and second moments (1 for two columns off by 1) as well.
-    assert np.mean(errors) == pytest.approx(np.sqrt(2), abs=0.05)
-    assert np.mean(stds) == pytest.approx(np.std(errors), rel=0.25)  # 200 know it to a part of 5 %
-    assert q.error[1] < 3 * q.noise and q.deteriorates
 
 
 def test_data_of_another_machine_do_not_match():

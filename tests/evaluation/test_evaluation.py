@@ -27,7 +27,6 @@ from skrbm.evaluation import (
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import (
     FIXED_POINTS,
-    NaiveMeanField,
     ladder_of,
     solve,
 )
@@ -80,25 +79,6 @@ def test_fixed_points_by_name_and_by_object(name):
     assert np.isnan(by_name.std)
     assert log_partition(machine, method, starts=starts).value == by_name.value
     assert abs(by_name.value - Exact(machine).log_z) < 0.05
-
-
-def two_states():
-    """A strongly coupled machine that is symmetric under the flip of all units."""
-    W = np.full((4, 4), 4.0)
-    fields = Theta(-0.5 * W.sum(axis=0)), Theta(-0.5 * W.sum(axis=1))
-    return Machine((Bernoulli(), Bernoulli()), fields, (W,))
-
-
-def test_fixed_points_average_over_unique_solutions():
-    machine, method = two_states(), NaiveMeanField()
-    alone = [log_partition(machine, method, starts=np.full((1, 4), x)).value for x in (0.0, 1.0)]
-    # Three starts end in one solution and one in the other: each solution counts once.
-    starts = np.array([[0.0] * 4, [0.1] * 4, [0, 0, 0, 0.2], [1.0] * 4])
-    together = log_partition(machine, method, starts=starts).value
-    assert together == pytest.approx(np.mean(alone), rel=1e-12)
-    # By symmetry both are worth the same, and half of Z belongs to each.
-    assert alone[0] == pytest.approx(alone[1], rel=1e-9)
-    assert alone[0] + np.log(2) == pytest.approx(Exact(machine).log_z, abs=0.01)
 
 
 # Pseudo-likelihood.

@@ -2,11 +2,9 @@
 
 import numpy as np
 import pytest
-from _libraries import OTHER_LIBRARIES
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from scipy.special import expit, logsumexp
 
-from skrbm.arrays import to_numpy
 from skrbm.inference import BeliefPropagation, sum_classes
 from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Categorical, Theta
@@ -85,21 +83,3 @@ def test_large_weights_and_fields(product, dtype):
     log_z = [expected(single[0], *fields, product)[2] for fields in zip(*single[1:], strict=True)]
     assert_allclose(found.log_partition, log_z, rtol=20 * np.finfo(dtype).eps)
     assert all(np.isfinite(part).all() for part in (found.visible, found.hidden, found.pairs))
-
-
-@products
-@pytest.mark.parametrize("name", OTHER_LIBRARIES)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_array_libraries(name, product, dtype):
-    pytest.importorskip("array_api_compat")
-    xp = pytest.importorskip(name)
-    arrays = instances(dtype=np.dtype(dtype))
-    wanted = {"product": product, "log_partition": True, "pairs": True}
-    ours = solved(*arrays, **wanted)
-    theirs = solved(*(xp.asarray(part) for part in arrays), **wanted)
-    rtol = 1e-10 if dtype == "float64" else 1e-4
-    for part in ("visible", "hidden", "log_partition", "pairs"):
-        found = getattr(theirs, part)
-        assert type(found) is type(xp.asarray([0.0]))
-        assert_allclose(to_numpy(found), getattr(ours, part), rtol=rtol, atol=rtol)
-    assert_array_equal(theirs.converged, ours.converged)

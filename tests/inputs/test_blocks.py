@@ -105,14 +105,6 @@ def test_batches_of_functions_and_iterables():
         joined(as_blocks(lambda: iter([(X, X[:, :1])])))
 
 
-def test_blocks_have_the_given_number_of_rows():
-    X = numbered_rows(100)
-    assert [len(block) for block in as_blocks(X, 40)] == [40, 40, 20]
-    for source, n_rows in ((X, 0), (X, 1.5), (lambda: iter([X]), 10), (as_blocks(X), 10)):
-        with pytest.raises(ValueError, match="n_rows"):
-            as_blocks(source, n_rows)
-
-
 # ------------------------------------------------------------------------- rows of a fit
 
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from _exact import Exact
 from _machines import random_machine
 from numpy.testing import assert_allclose, assert_array_equal
@@ -16,43 +15,11 @@ from skrbm.inputs import Coordinates, Rows
 from skrbm.machine import free_energy
 from skrbm.units import Bernoulli, Gaussian, Poisson, TruncatedGaussian
 
-POSITIONS = np.array([4, 0, 0, 6])
-makes = pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
-
 
 def data(n=10, n_columns=3, dtype=np.float64):
     generator = np.random.default_rng(0)
     X = generator.random((n, n_columns)) * (generator.random((n, n_columns)) < 0.6)
     return X.astype(dtype)
-
-
-def all_values(rows):
-    """All distinct rows in the user's units, dense."""
-    values = rows.X[rows.index]
-    return values.toarray() if sp.issparse(values) else values
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@makes
-def test_rows_are_dense_and_of_the_dtype(make, dtype):
-    X = make(data())
-    rows = Rows(X, Bernoulli(), np.dtype(dtype))
-    found = rows[POSITIONS]
-    assert type(found) is np.ndarray and found.dtype == dtype
-    assert_array_equal(found, data()[rows.index[POSITIONS]].astype(dtype))
-    assert len(rows) == rows.total == 10
-    assert sorted(rows.index) == list(range(10))
-    assert rows.columns.X is rows.X is X  # nothing is copied where nothing changes
-
-
-@makes
-def test_values_are_clipped_with_a_warning(make):
-    X = 3 * data() - 0.0
-    with pytest.warns(DataRangeWarning, match="clips"):
-        rows = Rows(make(X), Bernoulli(), np.dtype(np.float64))
-    assert_array_equal(all_values(rows), np.minimum(X, 1)[rows.index])
-    assert_array_equal(rows[POSITIONS], all_values(rows)[POSITIONS])
-    assert X.max() > 2  # the data are not changed
 
 
 @pytest.mark.parametrize(
@@ -69,17 +36,6 @@ def test_values_that_cannot_be_learnt(X, unit, dtype, match):
         Rows(X, unit, np.dtype(dtype))
 
 
-@makes
-def test_rows_are_in_the_coordinates_of_learning(make):
-    offset, divisor = np.array([0.5, -2.0, 100.0]), np.array([0.1, 2.0, 50.0])
-    coordinates = Coordinates(offset, divisor)
-    rows = Rows(make(data()), Gaussian(), np.dtype(np.float64), coordinates=coordinates)
-    expected = data()[rows.index]
-    assert_allclose(rows[POSITIONS], (expected[POSITIONS] - offset) / divisor, rtol=1e-12)
-    assert_array_equal(all_values(rows), expected)  # the user's
-    assert_allclose(rows.means, data().mean(axis=0), rtol=1e-12)
-
-
 def test_some_rows_are_drawn_by_their_weights_and_without_replacement():
     """Numbers of 2000 draws within 5 standard errors, for 4 rows: wrong with less than 3e-6."""
     weights = np.array([1.0, 2.0, 3.0, 4.0])
@@ -94,16 +50,6 @@ def test_some_rows_are_drawn_by_their_weights_and_without_replacement():
     error = np.sqrt(n * 3 * p * (1 - p) * 7 / 9)  # hypergeometric
     assert (np.abs(counts - n * 3 * p) < 5 * error).all()
     assert_array_equal(np.sort(rows.some(99, rng)[:, 0]), np.repeat(np.arange(4), [1, 2, 3, 4]))
-
-
-def test_coordinates_there_and_back():
-    coordinates = Coordinates(np.array([0.5, -2.0, 100.0]), np.array([0.1, 2.0, 50.0]))
-    assert_allclose(coordinates.outward(coordinates.inward(data())), data(), atol=1e-12)
-    machine = random_machine(("gaussian", "bernoulli"), (3, 2), 0)
-    again = coordinates.machine_inward(coordinates.machine_outward(machine))
-    assert_allclose(again.weights[0], machine.weights[0], rtol=1e-10)
-    for one, other in zip(again.thetas, machine.thetas, strict=True):
-        assert_allclose(one.field, other.field, rtol=1e-10)
 
 
 def test_a_machine_in_other_coordinates_has_the_same_distribution():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from _machines import random_machine
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import entr
 
 from skrbm.arrays import make_rng
 from skrbm.inference import NaiveMeanField, solve
@@ -58,17 +57,3 @@ def test_persistent_starts_are_the_last_solutions():
         NaiveMeanField(tol=1e-30, max_iter=500), machine, NaiveMeanField().state_at(machine, X)
     )
     assert_allclose(model.blocks[0].means[0], exact.state.means[0], atol=1e-8)
-
-
-def test_log_partitions_are_means_in_double_precision():
-    """Of naive mean field: what the energy leaves of the entropy of all units, by formulas."""
-    machine = random_machine(("gaussian", "bernoulli"), (4, 3), 3, 2.0, dtype=np.float32)
-    X = 10 * np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
-    phase = FixedPointPhase(NaiveMeanField(max_iter=500, tol=1e-13))
-    state, _, _ = phase.phases(machine, phase.init(machine, None, 9, X), X, None)
-    a, h = (mean.astype(np.float64) for mean in state.solution.state.means)
-    (own, hidden), W = machine.astype(np.float64).thetas, machine.weights[0].astype(np.float64)
-    values = a @ own.field - a**2 @ own.precision / 2 + np.log(2 * np.pi / own.precision).sum() / 2
-    values += h @ hidden.field + ((h @ W) * a).sum(axis=1) + (entr(h) + entr(1 - h)).sum(axis=1)
-    assert np.ptp(values) > 0.1
-    assert phase.log_partition(machine, state) == pytest.approx(values.mean(), rel=1e-10)

@@ -10,39 +10,16 @@ from numpy.testing import assert_allclose
 from skrbm import RBM
 from skrbm.inference import TAP
 from skrbm.inputs import Coordinates
-from skrbm.learning import NATURAL, SGD, Adam, StandardParameters
+from skrbm.learning import SGD, Adam, StandardParameters
 from skrbm.machine import data_moments, free_energy
 from skrbm.units import Theta
 
-KINDS = ("gaussian", "truncated_gaussian", "truncated_gauss_bernoulli")
 MEAN, SCALE = np.array([3.0, -20.0, 0.1]), np.array([0.5, 7.0, 1e-3])
 STANDARD = StandardParameters(Coordinates(MEAN, SCALE))
 
 
 def make(visible, hidden="bernoulli"):
     return random_machine((visible, hidden), (3, 2), 0, 0.3)
-
-
-@pytest.mark.parametrize("hidden", ["bernoulli", "truncated_gaussian"])
-@pytest.mark.parametrize("visible", KINDS)
-def test_parameters_are_those_of_the_machine_of_z(visible, hidden):
-    """Energies of x = mean + scale z differ by a constant, but for an atom at zero."""
-    machine = make(visible, hidden)
-    parts = STANDARD.of(machine.copy())
-    again = STANDARD.machine(machine.copy(), parts)
-    for one, other in zip(NATURAL.of(again), NATURAL.of(machine), strict=True):
-        assert_allclose(one, other, rtol=1e-9)
-    W, field, precision = parts[0], parts[1], parts[2]
-    bias = parts[4 if visible == "truncated_gauss_bernoulli" else 3]
-    rng = np.random.default_rng(0)
-    z, h = rng.random((5, 3)), rng.random((5, 2))
-    x = MEAN + SCALE * z
-    (own, upper), (V,) = machine.thetas, machine.weights
-    before = (
-        ((h @ V) * x).sum(axis=1) + x @ own.field - 0.5 * x**2 @ own.precision + h @ upper.field
-    )
-    after = ((h @ W) * z).sum(axis=1) + z @ field - 0.5 * z**2 @ precision + h @ bias
-    assert_allclose(np.diff(after), np.diff(before), atol=1e-9)
 
 
 @pytest.mark.parametrize("hidden", ["bernoulli", "gaussian"])
@@ -67,16 +44,6 @@ def test_gradients_by_finite_differences(hidden):
         for place in np.ndindex(part.shape):
             slope = (energy(i, place, -step) - energy(i, place, step)) / (2 * step)
             assert_allclose(slopes[i][place], slope, rtol=1e-5, atol=1e-5)
-
-
-def test_first_machines_are_those_of_standardised_data():
-    """Hidden units have the same distribution given any row, and couplings of the same size."""
-    machine = make("gaussian")
-    first = STANDARD.first(machine)
-    z = np.random.default_rng(0).standard_normal((4, 3))
-    one = z @ machine.weights[0].T + machine.thetas[1].field
-    other = (MEAN + SCALE * z) @ first.weights[0].T + first.thetas[1].field
-    assert_allclose(other, one, atol=1e-9)
 
 
 def correlated(n=200):

@@ -70,25 +70,6 @@ def test_objective(kind, n_atoms, copies, monkeypatch):
         assert gradients[k, i] == pytest.approx(slope, abs=2e-6 if single else 1e-9)
 
 
-@kinds
-def test_rows(kind):
-    X, w = bits(150, 7, 0), atoms_of(3, 7)
-    rows = WeightedRows(kind(X))
-    single = 2e-6 if rows.dtype == np.float32 else 1e-12
-    assert_allclose(rows.softplus(w), np.logaddexp(0, X @ w[:, :-1].T + w[:, -1]), atol=single)
-    assert_allclose(rows.product(w[0, :-1]), X @ w[0, :-1], atol=single)
-    values = np.arange(150.0)
-    assert_allclose(rows.average(), X.mean(axis=0), rtol=1e-5)
-    assert_allclose(rows.average(values), (values[:, None] * X).mean(axis=0), rtol=1e-5)
-    assert_allclose(rows.covariance(), np.cov(X.T, bias=True), rtol=1e-4, atol=1e-5)
-    means = np.logaddexp(0, X @ w[:, :-1].T + w[:, -1]).mean(axis=0)
-    assert_allclose(rows.softplus_means(w), means, atol=single)
-    some = rows.some(20, np.random.default_rng(0))
-    assert (some[:, None] == X).all(axis=2).any(axis=1).all()
-    assert rows.softplus(np.zeros((0, 8))).shape == (150, 0)
-    assert rows.softplus_means(np.zeros((0, 8))).shape == (0,)
-
-
 def test_objective_is_the_functional_gradient():
     """phi(w) is the derivative of the penalised likelihood by the multiplicity of w."""
     machine, log_p, _ = fractional_machine([0.6, 1.3], 5)
