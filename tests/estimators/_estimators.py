@@ -23,7 +23,6 @@ from skrbm import (
 from skrbm.arrays import to_numpy
 from skrbm.estimators._shared import optimizer_of
 from skrbm.inference import TAP, Gibbs
-from skrbm.learning import LikelihoodMonitor
 
 _PUBLIC = [getattr(skrbm, name) for name in skrbm.__all__]
 ESTIMATORS = [E for E in _PUBLIC if inspect.isclass(E) and issubclass(E, BaseEstimator)]
@@ -196,19 +195,6 @@ def independent_bits(V):
 def targets(n):
     """Two outputs for each of ``n`` rows."""
     return np.stack([np.arange(n) % 2, np.arange(n) % 3 == 0], axis=1).astype(int)
-
-
-def kept_held_out(monkeypatch):
-    """Return a list that gets the rows that each fit sets aside, each as often as it is there."""
-    held_out, original = [], LikelihoodMonitor.__init__
-
-    def spy(self, density, phase, rows, train, validation, *args, **kwargs):
-        if validation is not None:
-            held_out.append(rows[np.repeat(validation, rows.counts[validation].astype(int))])
-        original(self, density, phase, rows, train, validation, *args, **kwargs)
-
-    monkeypatch.setattr(LikelihoodMonitor, "__init__", spy)
-    return held_out
 
 
 def learn(estimator, X, method="fit"):

@@ -4,9 +4,6 @@ import io
 import json
 import os
 import pickle
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -164,23 +161,3 @@ def test_a_write_that_fails_leaves_the_last_file(tmp_path, monkeypatch):
         save(small(RBM, n_components=5), path)
     assert load(path).n_components == 4
     assert os.listdir(tmp_path) == ["machine"]
-
-
-@pytest.mark.law
-def test_a_process_that_is_killed_leaves_a_whole_file(tmp_path):
-    """At 20 moments of writing one file after the other."""
-    program = (
-        "import sys, numpy as np; from skrbm import RBM; from skrbm.persistence import save\n"
-        "rbm = RBM(200, n_iter=0).fit(np.eye(300)); save(rbm, sys.argv[1]); print(flush=True)\n"
-        "while True: save(rbm, sys.argv[1])"
-    )
-    path = tmp_path / "machine"
-    rng = np.random.default_rng(0)
-    command = [sys.executable, "-c", program, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        for _ in range(20):
-            time.sleep(rng.random() * 0.02)
-            assert load(path).components_.shape == (200, 300)
-        process.kill()
-    assert load(path).components_.shape == (200, 300)

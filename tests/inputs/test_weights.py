@@ -37,6 +37,33 @@ def data(n=200, n_columns=5, dtype=np.float64, seed=0):
     return (generator.random((n, n_columns)) < 0.4).astype(dtype)
 
 
+def assert_merged(found, X, weights=None):
+    """The rows of X at an index, with weights, are those that np.unique finds."""
+    weights = np.ones(len(X)) if weights is None else weights
+    kept = weights > 0
+    rows, kind = np.unique(np.nan_to_num(X[kept], nan=-9.0), axis=0, return_inverse=True)
+    index, sums = found
+    distinct = np.nan_to_num(X[index], nan=-9.0)
+    order = np.lexsort(distinct.T[::-1])
+    assert_array_equal(distinct[order], rows)
+    assert_allclose(sums[order], np.bincount(kind.ravel(), weights[kept]), rtol=1e-14)
+
+
+@kinds
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, bool])
+def test_equal_rows_are_merged(make, dtype):
+    X, weights = data(dtype=dtype), np.random.default_rng(1).integers(0, 4, 200) * 1.0
+    assert_merged(distinct_rows([make(X)]), X)
+    assert_merged(distinct_rows([make(X)], weights), X, weights)
+
+
+def test_missing_values_are_equal_to_each_other():
+    X = data(n_columns=4)
+    X[np.random.default_rng(0).random(X.shape) < 0.4] = np.nan
+    assert_merged(distinct_rows([X]), X)
+    assert_merged(distinct_rows([sp.csr_array(X)]), X)
+
+
 @pytest.mark.parametrize(
     "column", [np.full(120, 1e20), 1e-18 * data(120, 1, seed=3)[:, 0], 2.0**60 + np.arange(120)]
 )

@@ -166,38 +166,23 @@ def test_degenerate_data(objective, inference, n_components):
 
 @pytest.mark.arrays
 @pytest.mark.parametrize("name", OTHER_LIBRARIES)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @every
-def test_arrays_stay_in_their_library(name, dtype, objective, inference):
+def test_other_libraries_learn_and_say_the_same(name, objective, inference):
+    """As NumPy does with the parameters that are learnt there."""
     pytest.importorskip("array_api_compat")
     xp = pytest.importorskip(name)
     X, Y = data(n=30)
-    Z, T = xp.asarray(X.astype(dtype)), xp.asarray(Y)
-    holes = xp.asarray(holes_in(Y.astype(dtype)))
-    params = {"objective": objective, "inference": inference, "learning_rate": 0.02}
-    crbm = small(momentum=0.5, early_stopping=True, **params)
-    crbm.fit(Z, T).partial_fit(Z, holes)
-    kind = type(Z)
-    for part in PARAMETERS:
-        value = getattr(crbm, f"{part}_")
-        assert type(value) is kind and value.dtype == Z.dtype
-    for value in (crbm.predict_proba(Z), crbm.decision_function(Z), crbm.transform(Z)):
-        assert type(value) is kind and value.dtype == Z.dtype
-    scores = crbm.score_samples(Z, T)
-    assert type(scores) is kind and scores.dtype == xp.float64
-    for value in (crbm.predict(Z), crbm.impute(Z, holes), crbm.sample(Z, 2, random_state=0)):
-        assert type(value) is kind and value.dtype == xp.int64
-    same = ConditionalRBM.from_parameters(
-        **dict(zip(PARAMETERS, values(crbm), strict=True)),
-        objective=objective,
-        inference=inference,
-    )
+    Z, holes = xp.asarray(X), xp.asarray(holes_in(Y.astype(float)))
+    params = {"objective": objective, "inference": inference}
+    crbm = small(momentum=0.5, early_stopping=True, learning_rate=0.02, **params)
+    crbm.fit(Z, xp.asarray(Y)).partial_fit(Z, holes)
+    parts = dict(zip(PARAMETERS, values(crbm), strict=True))
+    same = ConditionalRBM.from_parameters(**parts, **params)
     same.n_sweeps_ = crbm.n_sweeps_
-    rtol = 1e-8 if dtype == "float64" else 2e-3
-    X = X.astype(dtype)
     for method in ("predict_proba", "decision_function", "transform", "score_samples"):
-        found, expected = getattr(crbm, method)(Z), getattr(same, method)(X)
-        assert_allclose(to_numpy(found), expected, rtol=rtol, atol=rtol)
+        found = getattr(crbm, method)(Z)
+        assert type(found) is type(Z)
+        assert_allclose(to_numpy(found), getattr(same, method)(X), rtol=1e-8, atol=1e-8)
     for decision in (None, "joint"):
         crbm.decision = same.decision = decision
         assert_array_equal(to_numpy(crbm.predict(Z)), same.predict(X))
