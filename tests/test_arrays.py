@@ -95,6 +95,18 @@ def test_working_dtype(given, expected):
         assert arrays.working_dtype(sp.csr_array(X)) == expected
 
 
+def test_sums_and_products_of_sparse_rows_are_those_of_dense_ones():
+    generator = np.random.default_rng(0)
+    X = (generator.random((7, 5)) < 0.3).astype(float)
+    left, out, weights = generator.random((7, 3)), generator.random((3, 5)), generator.random(7)
+    for weight in (0.5, weights):
+        found = arrays.weighted_sum(weight, sp.csr_array(X))
+        assert_allclose(found, arrays.weighted_sum(weight, X), rtol=1e-12)
+    expected = 0.5 * out + 2 * left.T @ X - left.T @ X
+    assert arrays.add_products(out, [(left, sp.csr_array(X), 2.0), (left, X, -1.0)], 0.5) is out
+    assert_allclose(out, expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("shape", [(9, 4), (4, 9)])
 def test_main_directions_are_singular_vectors(shape):
     X = np.random.default_rng(0).standard_normal(shape)

@@ -195,6 +195,14 @@ def test_an_error_of_the_rows_of_a_rank_names_it(client):
     assert "Raised on rank 1" in found.value.__notes__[0]
 
 
+def test_workers_that_are_threads_are_refused():
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        with pytest.raises(ValueError, match="each worker must be a process of its own"):
+            fit(RBM(), blocks_of(X), client=client)
+
+
 def test_a_worker_that_is_killed_ends_the_fit_with_the_last_parameters(client, tmp_path):
     pytest.importorskip("torch")
     clock = tmp_path / "killed"

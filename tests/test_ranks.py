@@ -5,7 +5,9 @@ Ranks are processes here that pipes connect, so that no library is needed.
 
 import os
 import signal
+import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,7 +31,7 @@ from skrbm import (
 from skrbm.inference import TAP, Gibbs
 from skrbm.inputs import Rows, ends_of_ranks
 from skrbm.learning import SGD, EarlyStopping
-from skrbm.persistence import Checkpoint, resume
+from skrbm.persistence import Checkpoint, load, resume
 from skrbm.units import (
     Bernoulli,
     Binomial,
@@ -116,6 +118,48 @@ def test_ranks_go_on_from_their_checkpoints(tmp_path):
         assert_same(attributes(one), attributes(other))
     first, second = (os.listdir(tmp_path / f"rank-{rank}") for rank in (0, 1))
     assert sorted(first) == sorted(second)
+
+
+def test_as_many_ranks_go_on_as_had_begun(tmp_path):
+    X, rbm = data(), RBM(3, n_iter=2, random_state=0)
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    clone(rbm).set_callbacks(Checkpoint(alone)).fit(X)
+    on_ranks(lambda rank: clone(rbm).set_callbacks(Checkpoint(together)).fit(parts(X, rank)))
+    found = on_ranks(lambda rank: resume(together, X), size=3)
+    found += on_ranks(lambda rank: resume(alone, parts(X, rank)))
+    for folder in (together, together / "rank-0"):
+        with pytest.raises(ValueError) as error:
+            resume(folder, parts(X, 0))
+        found.append(error.value)
+    assert all("process" in str(error) for error in found)
+
+
+def test_checkpoints_of_ranks_are_of_one_epoch(tmp_path, monkeypatch):
+    """Whatever their clocks, and if a rank could not write one of its files."""
+
+    def fitted(rank):
+        clock = iter(range(10**6))
+        monkeypatch.setattr("time.monotonic", lambda: (1 + 50 * rank) * next(clock))
+        fails = iter([rank == 1, *[False] * 20])
+
+        class Late(Checkpoint):
+            def _write(self, estimator):
+                if estimator is not None and next(fails):
+                    Path(self.folder, "rank-1").rename(tmp_path / "gone")
+                    super()._write(estimator)
+                    (tmp_path / "gone").rename(Path(self.folder, "rank-1"))
+                else:
+                    super()._write(estimator)
+
+        callback = Late(tmp_path, minutes=0.05, keep=99)  # 3 ticks of the first clock
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the file that is not written
+            RBM(3, n_iter=12, random_state=0).set_callbacks(callback).fit(parts(data(), rank))
+        return {path.name: load(path).n_iter_ for path in (tmp_path / f"rank-{rank}").iterdir()}
+
+    first, second = on_ranks(fitted)
+    assert len(first) == len(second) + 1 > 3
+    assert second.items() <= first.items()
 
 
 AT_DATA = {"inference": TAP(start="data"), "batch_size": 1000, "init": INIT, "n_iter": 6}

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from _distributions import LEVEL
 from _estimators import build
 from numpy.testing import assert_allclose, assert_array_equal
@@ -246,3 +247,17 @@ def test_clusters_between_which_chains_do_not_mix():
         warnings.simplefilter("error", ConvergenceWarning)
         rbm = CategoricalRBM(random_state=0).fit(X)
     assert rbm.score(X) == pytest.approx(-np.log(256), abs=0.1)
+
+
+@pytest.mark.parametrize("method", ["score_samples", "transform", "gibbs", "impute"])
+def test_rows_of_one_hot_columns_must_be_categories(method):
+    X = np.array([[0, 1, 0, 1, 0], [1, 0, 0, 0, 1.0]] * 20)
+    rbm = RBM(4, visible=Categorical((3, 2)), n_iter=2, random_state=0).fit(X)
+    getattr(rbm, method)(X)
+    for row in ([0, 0, 0, 0, 0], [0.5, 0.5, 0, 1, 0]):
+        wrong = np.vstack([X[:3], row])
+        for given in (wrong,) if method == "impute" else (wrong, sp.csr_array(wrong)):
+            with pytest.raises(ValueError, match=r"one 1 and otherwise 0.*OneHotEncoder"):
+                getattr(rbm, method)(given)
+    with pytest.raises(ValueError, match="or NaN throughout"):
+        rbm.impute(np.array([[0, 1, 0, np.nan, 1]]))

@@ -71,6 +71,16 @@ def test_a_name_stands_for_an_object_with_the_defaults_of_the_estimator(Estimato
     assert not np.array_equal(steps(by_name), steps(learn(other, X, "partial_fit")))
 
 
+@pytest.mark.parametrize("Estimator", [RBM, DeepTAPMachine, ConditionalRBM])
+def test_optimizers_may_change_between_fits(Estimator):
+    """The state of the one before, such as mean squares, is no state of the next."""
+    X, params = binary_data(), {"n_iter": 2, "learning_rate": 0.01, "warm_start": True}
+    estimator = learn(small(Estimator, optimizer="adam", **params), X)
+    for optimizer in (SGD(momentum=0.5), Adam(decay=0.5), SGD()):
+        learn(estimator.set_params(optimizer=optimizer), X)
+    assert estimator.n_iter_ == 8 and np.isfinite(steps(estimator)).all()
+
+
 @pytest.mark.parametrize("kind", [SGD, Adam])
 @pytest.mark.parametrize("Estimator", [RBM, ConditionalRBM])
 def test_an_automatic_penalty_depends_on_the_rows_and_the_columns(Estimator, kind):

@@ -6,6 +6,8 @@ A GPU replays what was recorded; here the processor does, by operations that wer
 import gc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
+from time import sleep
 
 import pytest
 from _estimators import binary_data, learn, small
@@ -14,13 +16,15 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 import skrbm
-from skrbm.arrays import to_numpy
+from skrbm.arrays import make_rng, to_numpy
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, Gibbs, GibbsLangevin
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("array_api_compat")
 from _recorded import recorded_on_the_processor  # noqa: E402
+
+from skrbm.arrays._replay import Replayed  # noqa: E402
 
 pytestmark = [
     pytest.mark.arrays,
@@ -164,6 +168,35 @@ def test_steps_that_read_numbers_are_taken_one_by_one(monkeypatch, params):
         replayed = learn(clone(estimator), X)
     assert_same(plain, replayed)
     assert graphs.n_begun == 0  # torch keeps the memory of a recording that fails
+
+
+def test_one_graph_at_a_time_is_recorded(monkeypatch):
+    """torch keeps a set of graphs that is no thread's own, and the collector is one for all."""
+    within = []
+
+    def record():
+        calls = iter(range(2))
+
+        def step(state, x):
+            if next(calls) == 1:  # the second call is recorded
+                within.append("begins")
+                sleep(0.2)
+                within.append(gc.isenabled())
+            return (state[0] + x,), {"sum": state[0].sum()}
+
+        steps, state = Replayed(step, make_rng(0, torch.zeros(1))), (torch.zeros(2),)
+        for _ in range(2):
+            state, _ = steps("", state, torch.ones(2))
+
+    threads = [Thread(target=record) for _ in range(2)]
+    with recorded_on_the_processor(monkeypatch) as graphs:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert graphs.n_recorded == 2
+    assert within == 2 * ["begins", False]
+    assert gc.isenabled()
 
 
 def test_recordings_end_with_the_fit(monkeypatch):
