@@ -3,8 +3,8 @@
 from ._adaptive_tap import AdaptiveTAP
 from ._annealing import (
     Annealed,
+    SmallSteps,
     anneal,
-    by_effective_part,
     effective_part,
     own_bases,
     resampled,

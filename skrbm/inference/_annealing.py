@@ -1,21 +1,19 @@
 """Annealing: chains that follow a path of machines from one machine to another (Neal 2001)."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import cache
 from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 
-from ..arrays import cast, cumulative_sum, like, namespace
+from ..arrays import cast, cumulative_sum, like, namespace, to_numpy
 from ..machine import conditional, difference, input_field, interpolate
 from ._fixed_point import choose, map_rows
 from ._gibbs import accept, samples_exactly
 
-_EFFECTIVE = 0.9  # effective part of the chains after each step of adaptive temperatures
-_STEP_PRECISION = 0.1  # relative
+_COARSE = 0.5  # largest spread of the log weights of a step, in nats, to make fewer steps
 _SMALLEST_STEP = 1e-4  # of the inverse temperature
 _MOST_STEPS = 1000  # of adaptive temperatures; the second half is longer where they need more
 
@@ -73,15 +71,22 @@ def anneal(
     if not callable(betas):
         n_steps, last = len(betas) - 1, path.at(betas[0])
     xp, W = namespace(machine.weights[0]), machine.weights[0]
-    zeros = xp.zeros(layers[0].shape[0], **{**like(W), "dtype": xp.float64})
-    log_weights = zeros
+    log_weights = xp.zeros(layers[0].shape[0], **{**like(W), "dtype": xp.float64})
+    seen = None  # the step that an adaptive schedule has computed last, which it mostly takes
+
+    def step_to(beta):
+        now = path.at(beta)
+        return now, *path.reweighted(last, now, layers, fields)
 
     def gain(beta):
-        return path.reweighted(zeros, last, path.at(beta), layers, fields)[0]
+        nonlocal seen
+        seen = step_to(beta)
+        return seen[1]
 
     for step, beta in enumerate(betas(gain) if n_steps is None else betas[1:]):
-        now = path.at(beta)
-        log_weights, thetas = path.reweighted(log_weights, last, now, layers, fields)
+        is_seen = seen is not None and seen[0][0] == beta
+        (now, increments, thetas), seen = seen if is_seen else step_to(beta), None
+        log_weights = log_weights + increments
         if resample:
             rows, log_weights = resampled_index(log_weights, rng, resample, n_groups)
             if rows is not None:  # parameters that all rows share stay as they are
@@ -141,18 +146,17 @@ class _Path:
             thetas[l] = machine.units[l].tilt(machine.thetas[l], field)
         return thetas
 
-    def reweighted(self, log_weights, last, now, layers, fields):
-        """Return the log weights after a step of the temperature.
+    def reweighted(self, last, now, layers, fields):
+        """Return by how much log weights grow in a step of the temperature.
 
-        With them come the parameters of the odd layers at the new temperature.
+        With it come the parameters of the odd layers at the new temperature.
         """
-        for l in self.even:
-            slope = self.machine.units[l].dot(self.slopes[l], layers[l])
-            log_weights = log_weights + (now[0] - last[0]) * slope
-        thetas = self.conditionals(now, fields)
+        units, thetas = self.machine.units, self.conditionals(now, fields)
+        slopes = (units[l].dot(self.slopes[l], layers[l]) for l in self.even)
+        increments = sum((now[0] - last[0]) * slope for slope in slopes)
         for l, theta in self.conditionals(last, fields).items():
-            log_weights = log_weights + self.machine.units[l].log_ratio(theta, thetas[l])
-        return log_weights, thetas
+            increments = increments + units[l].log_ratio(theta, thetas[l])
+        return increments, thetas
 
     def sweep(self, now, layers, fields, thetas, rng):
         """Draw the odd layers from ``thetas``, then the even ones; return (layers, fields)."""
@@ -221,35 +225,74 @@ def effective_part(log_weights) -> float:
     return float(_group_weights(log_weights[None, :])[2][0, 0])
 
 
-def by_effective_part(taken=None, n_sweeps=1):
-    """Return an adaptive schedule for :func:`anneal`.
+class SmallSteps:
+    """Adaptive temperatures for :func:`anneal`: log weights spread equally in all steps.
 
-    Each step leaves an effective part of about 0.9 of the chains, and is followed by ``n_sweeps``
-    sweeps. Where that needs more than 1000 steps, the last ones are longer. Temperatures are
-    appended to the list ``taken``.
+    The spread is taken to grow in proportion to the length of a step, so that it is mostly computed
+    once for each. Of more than ``most`` steps all are longer, up to a spread of 0.5; where the way
+    needs still more, none is made. Where 1000 are too few, the later ones are longer.
+
+    Parameters
+    ----------
+    spread : float
+        Standard deviation of log weights in a step, in nats.
+    most : float, default=inf
+        Largest number of steps.
+    n_sweeps : int, default=1
+        Sweeps after each step.
+
+    Attributes
+    ----------
+    betas : list of float
+        0, and the temperatures after it; the last is 1 at the end.
+    n_looks : int
+        How often a spread was computed.
     """
-    taken = [0.0] if taken is None else taken
 
-    def longest_step(gain):
-        @cache  # the ends are asked for twice
-        def excess(step):
-            part = effective_part(gain(taken[-1] + step)) if step else 1.0
-            return part - _EFFECTIVE if part == part else -_EFFECTIVE  # weights may overflow
+    def __init__(self, spread, most=math.inf, n_sweeps=1):
+        self.spread, self.most, self.n_sweeps = spread, most, n_sweeps
+        self.betas, self.n_looks, self._whole = [0.0], 0, 0.0
 
-        whole = 1 - taken[-1]
-        if excess(whole) >= 0:
-            return whole
-        found = brentq(excess, 0.0, whole, xtol=_SMALLEST_STEP, rtol=_STEP_PRECISION)
-        return max(found, _SMALLEST_STEP)
+    @property
+    def n_steps(self):
+        return len(self.betas) - 1
 
-    def betas(gain):
-        while taken[-1] < 1:
-            whole, n = 1 - taken[-1], len(taken) - 1
-            fewest = whole / max(1, _MOST_STEPS - n) if n >= _MOST_STEPS // 2 else 0.0
-            taken.append(min(1.0, taken[-1] + max(fewest, longest_step(gain))))
-            yield from [taken[-1]] * n_sweeps
+    @property
+    def arrived(self):
+        return self.betas[-1] == 1
 
-    return betas
+    @property
+    def needed(self):
+        """How many steps the way needs at least, as far as is known."""
+        if self.n_steps == 0:
+            return min(self._whole / _COARSE, _MOST_STEPS)
+        return self.n_steps * (1 if self.arrived else 2)
+
+    def __call__(self, gain):
+        step = 1.0
+        while not self.arrived:
+            spread, left = self._measured(gain, step), 1 - self.betas[-1]
+            if self.n_steps == 0:
+                self._whole = spread
+                if self.needed > self.most:
+                    return
+                wanted = max(self.spread, min(_COARSE, spread / max(self.most, 1.0)))
+            if self.n_steps >= self.most:
+                return
+            is_late = self.n_steps >= _MOST_STEPS // 2
+            least = left / max(1, _MOST_STEPS - self.n_steps) if is_late else _SMALLEST_STEP
+            while spread > 1.5 * wanted and step > least:
+                step = max(step * wanted / spread, least)
+                spread = self._measured(gain, step)
+            self.betas.append(1.0 if step >= left else self.betas[-1] + step)
+            yield from [self.betas[-1]] * self.n_sweeps
+            step *= min(2.0, wanted / max(spread, 0.1 * wanted))
+
+    def _measured(self, gain, step):
+        """Return the standard deviation of the log weights of a step, infinite if it overflows."""
+        self.n_looks += 1
+        spread = float(np.std(to_numpy(gain(min(1.0, self.betas[-1] + step)))))
+        return spread if spread == spread else math.inf
 
 
 def temperatures(name, given, least):

@@ -1,5 +1,6 @@
 """Estimates of log Z by annealing: with independent chains, and with resampling."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ from scipy.special import stdtrit
 from .._checks import check_count, check_number
 from ..arrays import log_sum_exp, namespace, one_blas_thread, take_rows, to_numpy
 from ..machine import uncoupled
-from ._annealing import anneal, by_effective_part, own_bases, temperatures
+from ._annealing import SmallSteps, anneal, own_bases, temperatures
 from ._gibbs import Gibbs
 
 _SALAKHUTDINOV = (
@@ -22,9 +23,9 @@ _COARSER = 4  # steps of AIS for one of its trials
 _HARD = 0.5  # effective part of the chains of AIS, below which other independent units run too
 _SURE = 5.0  # standard errors by which their trials may be worse
 # Of SMC.
-_TRIAL = 4  # steps of a trial, relative to the adaptive schedule
-_REVERSE = 8  # steps of a reverse run, relative to the adaptive schedule
-_LONGER = 4, 16  # largest factor of the number of steps, in the first round and in later ones
+_SPREAD = 0.2  # nats by which log weights spread in a step of a trial
+_REVERSE = 5  # steps of a reverse run, relative to a trial
+_LONGER = 4  # largest factor of the number of steps from a round to the next
 _MARGIN = 1.2  # factor of the number of steps that the standard error seems to need
 _RESAMPLED = 0.5  # effective part of a run below which its chains are resampled
 
@@ -66,15 +67,21 @@ class LogPartition(NamedTuple):
         return float(self.value - half), float(self.value + half)
 
 
-def mean_of_weights(log_weights, log_z0=0.0, sign=1) -> LogPartition:
-    """Return log Z = log_z0 + sign * log mean exp(log_weights)."""
+def mean_of_weights(log_weights, log_z0=0.0, sign=1, shares=None) -> LogPartition:
+    """Return log Z = log_z0 + sign * log mean exp(log_weights).
+
+    ``shares`` in the mean sum to 1, by default equal; its number is the effective one.
+    """
     top = log_weights.max()
     weights = np.exp(log_weights - top)
-    mean, n = weights.mean(), weights.size
-    std = weights.std(ddof=1) / np.sqrt(n) / mean if n > 1 else float("nan")
-    ess = weights.sum() ** 2 / (weights**2).sum()
+    shares = np.full(weights.size, 1 / weights.size) if shares is None else shares
+    mean, n = shares @ weights, 1 / (shares @ shares)
+    std = float("nan")
+    if weights.size > 1:
+        std = np.sqrt(shares**2 @ (weights - mean) ** 2 * n / (n - 1)) / mean
+    ess = mean**2 / (shares**2 @ weights**2)
     value = log_z0 + sign * (top + np.log(mean))
-    return LogPartition(float(value), float(std), float(ess), n)
+    return LogPartition(float(value), float(std), float(ess), round(n))
 
 
 def independent_log_partition(base) -> float:
@@ -220,10 +227,11 @@ class SMC(_Annealing):
     their spread, and is not taken to be smaller than the previous round predicts, since few runs
     may agree by chance.
 
-    The temperatures of a trial leave an effective part of 0.9 of the chains in each step, and each
-    step is split in four. Of several kinds of independent units, those are taken whose runs have
-    the largest mean log Z in a trial, since that is a lower bound. Rounds with finer steps follow
-    until the standard error is reached; the reverse estimate has one round.
+    In a trial, log weights spread by 0.2 nats in each step. Chains start from units that know no
+    data, or of unbounded ones from the machine's own, and from those of
+    :func:`~skrbm.evaluation.log_partition`; the kind whose runs have the larger mean log Z in a
+    trial, since that is a lower bound, is taken. Rounds follow until the standard error is reached.
+    All of their runs count, each by its number of steps. The reverse estimate has one round.
 
     Parameters
     ----------
@@ -256,31 +264,33 @@ class SMC(_Annealing):
 
     def _forward(self, machine, bases, rng):
         trials = []
-        for base in bases:
-            betas = self._adaptive(machine, base, rng, _TRIAL)
-            trials.append((base, betas, self._runs(machine, base, betas, rng)))
+        for base in bases[-2:]:  # the machine's own units are not better than both others
+            betas, log_z = self._trial(machine, base, rng)
+            trials.append((base, betas, log_z))
         base, betas, log_z = max(trials, key=lambda trial: np.mean(trial[2]))
-        result, n, left = mean_of_weights(log_z), len(betas) - 1, self.max_sweeps
-        n = max(n, min(self._n_steps_wanted(n, result, _LONGER[0]), left))
+        least, total, runs, steps = len(betas) - 1, 0, np.zeros(0), np.zeros(0)
+        # The variance of log Z falls with the number of steps.
+        variance = least * np.var(log_z, ddof=1) / self.n_runs
+        wanted = self._longer(least, mean_of_weights(log_z).std)
         while True:
-            # The variance of log Z falls with the number of steps.
-            expected = np.std(log_z, ddof=1) * np.sqrt((len(betas) - 1) / n / self.n_runs)
-            betas = _stretched(betas, n)
-            log_z = self._runs(machine, base, betas, rng)
-            result, left = mean_of_weights(log_z), left - n
-            result = result._replace(std=max(result.std, float(expected)))
-            if result.std <= self.std or left <= n:
+            n = max(least, min(wanted, self.max_sweeps) - total)
+            total += n
+            runs = np.append(runs, self._runs(machine, base, _stretched(betas, n), rng))
+            steps = np.append(steps, np.full(self.n_runs, n))
+            result = mean_of_weights(runs, shares=steps / steps.sum())
+            expected, variance = math.sqrt(variance / total), total * result.std**2
+            result = result._replace(std=max(result.std, expected))
+            if result.std <= self.std or total >= self.max_sweeps:
                 return result
-            wanted = self._n_steps_wanted(n, result, _LONGER[1])
-            n = left if 2 * wanted > left else wanted
+            wanted = self._longer(total, result.std)
 
-    def _n_steps_wanted(self, n, result, longer):
-        """Return how many steps may reach the standard error, at most ``longer`` times as many."""
-        ratio = _MARGIN * (result.std / self.std) ** 2
-        return int(np.ceil(n * min(max(1, ratio), longer)))
+    def _longer(self, n, std):
+        """Return how many steps may reach the standard error, at most ``_LONGER`` times as many."""
+        return math.ceil(n * min(max(1, _MARGIN * (std / self.std) ** 2), _LONGER))
 
     def _reverse(self, machine, base, rng, samples):
-        betas = self._adaptive(machine, base, rng, _REVERSE)[::-1]
+        betas, _ = self._trial(machine, base, rng)
+        betas = _stretched(betas, _REVERSE * (len(betas) - 1))[::-1]
         order = np.resize(np.arange(samples[0].shape[0]), self.n_runs * self.n_chains)
         # The first samples are spread over the runs, which should differ as little as possible.
         order = np.ascontiguousarray(np.reshape(order, (self.n_chains, self.n_runs)).T).ravel()
@@ -288,11 +298,10 @@ class SMC(_Annealing):
         log_z = self._runs(machine, base, betas, rng, samples=start)
         return mean_of_weights(-log_z, sign=-1)
 
-    def _adaptive(self, machine, base, rng, finer):
-        """Return adaptive temperatures, each step of which is split in ``finer`` parts."""
-        betas = [0.0]
-        self._runs(machine, base, by_effective_part(betas), rng, resample=1.0)
-        return _stretched(betas, finer * (len(betas) - 1))
+    def _trial(self, machine, base, rng):
+        """Return adaptive temperatures, and log Z by runs along them."""
+        steps = SmallSteps(_SPREAD)
+        return steps.betas, self._runs(machine, base, steps, rng)
 
     def _runs(self, machine, base, betas, rng, resample=_RESAMPLED, samples=None):
         """Return log Z by each of the runs, forward or in reverse from samples, (n_runs,)."""

@@ -44,7 +44,7 @@ from ._penalties import PENALTIES
 from ._seen import SeenPhase
 from ._tempered import TemperedPhase
 from ._together import machine_of_first
-from ._tracking import LogPartitionTracker, SmallSteps
+from ._tracking import LogPartitionTracker
 from ._training import Progress, Training
 from ._weighted import WeightedPhase
 

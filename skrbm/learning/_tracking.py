@@ -16,6 +16,7 @@ from ..arrays import (
 from ..inference import (
     Gibbs,
     LogPartition,
+    SmallSteps,
     anneal,
     independent_log_partition,
     map_rows,
@@ -26,8 +27,7 @@ from ..machine import free_energy, in_double, log_partition, n_enumerated, turne
 from ._chains import most_rows
 
 _RUNS, _CHAINS = 16, 8  # independent runs, and chains of each
-_SPREAD, _COARSE = 0.1, 0.5  # nats by which log weights spread in a step: wanted, and at most
-_SMALLEST = 1 / 300  # step, as a part of the way
+_SPREAD = 0.1  # nats by which log weights should spread in a step
 _PRECISE = 0.3  # standard error of log Z above which chains start again
 _LARGEST = 3.0  # variance of the log weights of runs, above which it tells no more
 _SCOUTS, _FIRST_SWEEPS = 64, 10  # chains from data, and their sweeps where others start again
@@ -118,7 +118,7 @@ class LogPartitionTracker:
     @property
     def _following(self):
         """The cost of a step at least."""
-        return self._n_rows * (_LOOK + _STEP)
+        return self._n_rows * _STEP
 
     def _scouting(self, n_sweeps):
         """Return the cost of some sweeps of the chains from data, and of their lower bound."""
@@ -151,7 +151,7 @@ class LogPartitionTracker:
     def _followed(self, machine, budget):
         """Return log Z by chains of an earlier machine, None if that would cost too much."""
         most = (budget - self._scouting(1)) / self._following
-        if not self._move(machine, SmallSteps(most), resample=0.5):
+        if not self._move(machine, SmallSteps(_SPREAD, most), resample=0.5):
             return None
         rows, self._log_weights = resampled_index(self._log_weights, self.rng, 0.5, _RUNS)
         if rows is not None:
@@ -167,7 +167,8 @@ class LogPartitionTracker:
         self._layers = Gibbs().init(base, self.rng, n).layers
         self._log_weights, self._log_z0 = 0.0, independent_log_partition(base)
         self._missed = 0.0
-        steps = SmallSteps((budget - self._scouting(_FIRST_SWEEPS)) / self._following)
+        most = (budget - self._scouting(_FIRST_SWEEPS)) / self._following
+        steps = SmallSteps(_SPREAD, most)
         arrived = self._move(machine, steps, resample=0.5)
         self._new_cost = self._following * steps.needed + self._scouting(_FIRST_SWEEPS)
         return self._result() if arrived else None
@@ -176,8 +177,9 @@ class LogPartitionTracker:
         """Bring the chains to a machine; returns False if that takes more steps than allowed."""
         options = {"resample": resample, "n_groups": _RUNS}
         ends = anneal(machine, self._machine, steps, self._layers, self.rng, **options)
-        self.cost += self._n_rows * (_STEP * steps.n_steps + _LOOK * steps.n_looks)
-        if steps.beta < 1:
+        n_looks = steps.n_looks - steps.n_steps  # a step has the log weights of the last look
+        self.cost += self._n_rows * (_STEP * steps.n_steps + _LOOK * n_looks)
+        if not steps.arrived:
             self._machine = None
             return False
         self._machine, self._layers = machine, ends.layers
@@ -221,48 +223,3 @@ def _of_runs(runs, log_z0):
     """
     value, variance = mean_of_weights(runs, log_z0), min(float(np.var(runs, ddof=1)), _LARGEST)
     return value._replace(std=math.hypot(math.sqrt(math.expm1(variance) / runs.size), variance / 2))
-
-
-class SmallSteps:
-    """Chooses temperatures for :func:`anneal`: log weights spread by about 0.1 nats in each step.
-
-    The spread is taken to grow in proportion to the length of a step, so that it is mostly computed
-    once for each. Of more than ``most`` steps all are longer, up to a spread of 0.5; where the way
-    needs still more, none is made. ``beta`` is how far the steps have come, 1 at the end, and
-    ``n_looks`` is how often a spread was computed.
-    """
-
-    def __init__(self, most=math.inf):
-        self.most, self.spread = most, _SPREAD
-        self.beta, self.n_steps, self.n_looks, self._whole = 0.0, 0, 0, 0.0
-
-    @property
-    def needed(self):
-        """How many steps the way needs at least, as far as is known."""
-        if self.n_steps == 0:
-            return min(self._whole / _COARSE, 1 / _SMALLEST)
-        return self.n_steps * (1 if self.beta == 1 else 2)
-
-    def __call__(self, gain):
-        step = 1.0
-        while self.beta < 1:
-            spread = self._measured(gain, step)
-            if self.n_steps == 0:
-                self._whole = spread
-                if self.needed > self.most:
-                    return
-                self.spread = max(_SPREAD, min(_COARSE, spread / max(self.most, 1.0)))
-            if self.n_steps >= max(self.most, 1 / _SMALLEST):
-                return
-            while spread > 1.5 * self.spread and step > _SMALLEST:
-                step = max(step * self.spread / spread, _SMALLEST)
-                spread = self._measured(gain, step)
-            self.beta, self.n_steps = min(1.0, self.beta + step), self.n_steps + 1
-            yield self.beta
-            step = max(step * min(2.0, self.spread / max(spread, 0.1 * self.spread)), _SMALLEST)
-
-    def _measured(self, gain, step):
-        """Return the standard deviation of the log weights of a step, infinite if it overflows."""
-        self.n_looks += 1
-        spread = float(np.std(to_numpy(gain(min(1.0, self.beta + step)))))
-        return spread if spread == spread else math.inf

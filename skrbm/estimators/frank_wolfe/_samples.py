@@ -25,8 +25,8 @@ from ...evaluation import Density
 from ...evaluation._observed import QUICK
 from ...inference import (
     Gibbs,
+    SmallSteps,
     anneal,
-    by_effective_part,
     completed,
     independent_log_partition,
     resampled,
@@ -43,7 +43,8 @@ _SPARSE_BELOW = 0.25  # density below which products with a sparse copy are fast
 _WORTH_A_COPY = 2**20  # elements from which a sparse copy pays
 _UNITS_AT_ONCE = 64  # bounds the temporary array of shape (n_rows, n_units)
 _MIN_ESS = 0.5  # smallest effective fraction of the samples under importance weights
-_SWEEPS = 2  # at each temperature of an annealing
+_SWEEPS = 2  # at each temperature of an annealing, between which
+_SPREAD = 0.33  # is the spread of log weights, in nats: 0.9 of the chains are effective
 _EXACT_STEPS = 10  # sweeps that complete rows beside exact expectations
 
 
@@ -224,7 +225,7 @@ class SampledModel:
         start = cast(from_numpy(bias, self.visible), self.visible.dtype)
         base, rng, n = uncoupled(machine, Theta(start)), self.rng, 2 * self.n_chains
         chains = Gibbs().init(base, rng, n)
-        betas = by_effective_part(n_sweeps=_SWEEPS)
+        betas = SmallSteps(_SPREAD, n_sweeps=_SWEEPS)
         found = anneal(machine, base, betas, chains.layers, rng, resample=1.0)
         order = rng.permutation(n)  # resampling puts copies side by side; mix them over both sets
         self.visible = namespace(self.visible).take(found.layers[0], order, axis=0)
