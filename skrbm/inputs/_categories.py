@@ -19,8 +19,6 @@ def values_of(X, j, column):
     values = column[~missing_values(column)]
     if not len(values):
         raise ValueError(f"X has no observed value in column {j}")
-    if values.dtype.kind in "mM":
-        raise ValueError(f"column {j} of X holds times; convert them to strings or numbers")
     if values.dtype.kind == "f" and "int" in str(dtype).lower():  # nullable integers
         values = values.astype(np.int64)
     return _distinct(values, f"column {j} of X")

@@ -18,7 +18,7 @@ from ..arrays import (
 )
 from ..exceptions import DataRangeWarning
 from ._blocks import CheckedBlocks, find_blocks
-from ._frames import check_frame, check_unmasked, column_of, is_frame
+from ._frames import check_frame, check_types, check_unmasked, column_of, is_frame
 
 _ENCODES_TEXT_BY = "use TabularRBM, which takes tables of numbers and categories, or encode them"
 
@@ -64,6 +64,8 @@ def check_data(estimator, X, *, reset=False, missing=False, sparse=True, blocks=
 def _check(estimator, X, reset, missing, sparse):
     check_frame(X)
     check_unmasked(X)
+    if is_frame(X) or (isinstance(X, np.ndarray) and X.dtype.kind == "O" and X.ndim == 2):
+        check_types(X)
     options = {"accept_sparse": "csr" if sparse else False, "ensure_all_finite": "allow-nan"}
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # of sums of infinite float16

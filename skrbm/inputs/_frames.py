@@ -2,12 +2,15 @@
 
 import importlib
 import re
+from datetime import date, time, timedelta
 from math import isinf
 
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
 from ..arrays import is_foreign, to_numpy
+
+_TIMES = date, time, timedelta, np.datetime64, np.timedelta64
 
 
 def columns_of(estimator, X, *, reset=False):
@@ -27,13 +30,15 @@ def columns_of(estimator, X, *, reset=False):
     if is_frame(X):
         if not all(X.shape):
             raise ValueError(f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s)")
+        check_types(X)
         validate_data(estimator, X, reset=reset, skip_check_array=True)
-        return [_values(column_of(X, j), X.columns[j]) for j in range(X.shape[1])]
+        return [np.asarray(column_of(X, j)) for j in range(X.shape[1])]
     check_unmasked(X)
     given, options = X, {"ensure_all_finite": False, "estimator": estimator, "input_name": "X"}
     X = check_array(given, dtype=None, **options)
     if not hasattr(given, "dtype") and X.dtype.kind in "US":  # lists that mix text and numbers
         X = check_array(given, dtype=object, **options)
+    check_types(X)
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     return list(X.T)
 
@@ -54,14 +59,38 @@ def column_of(X, j):
     return X.iloc[:, j] if hasattr(X, "iloc") else X[X.columns[j]]
 
 
-def _values(column, name):
-    values = np.asarray(column)
-    is_nested = values.dtype.kind == "O" and any(
-        isinstance(value, list | dict | set | np.ndarray) for value in values
-    )
-    if values.ndim != 1 or is_nested:
-        raise ValueError(f"column {name!r} of X has dtype {column.dtype}, of nested values")
-    return values
+def check_types(X):
+    """Raise ValueError if a DataFrame or 2D array has values that are no numbers and no labels.
+
+    These are complex numbers, dates, times and what is nested.
+    """
+    if is_frame(X):
+        columns = ((name, column_of(X, j)) for j, name in enumerate(X.columns))
+    else:
+        columns = enumerate(X.T)
+    for name, column in columns:
+        kind, wrong = getattr(column.dtype, "kind", "O"), []
+        values = np.asarray(column) if kind == "O" else column
+        if values.ndim > 1:
+            wrong = [f"dtype {column.dtype}"]
+        elif getattr(values.dtype, "kind", kind) in "mMcV":
+            wrong = [f"dtype {values.dtype}"]
+        elif kind == "O" and values.dtype.kind == "O":
+            wrong = [f"type {own.__name__}" for own in set(map(type, values)) if not _is_usual(own)]
+        if wrong:
+            raise ValueError(
+                f"column {name!r} of X has values of {min(wrong)}; convert them to numbers or "
+                "strings"
+            )
+
+
+def _is_usual(kind):
+    """Whether values of a type may be in a table: numbers, labels, and what is missing."""
+    if kind.__name__ == "NaTType":  # of pandas, a date
+        return True
+    is_time = issubclass(kind, _TIMES) or kind.__name__ == "Period"
+    is_nested = kind.__hash__ is None
+    return not (is_time or is_nested or issubclass(kind, complex | np.complexfloating))
 
 
 def check_frame(X):

@@ -14,7 +14,6 @@ may be 0 for all rows.
 
 import warnings
 from dataclasses import dataclass, replace
-from datetime import date, time, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -499,20 +498,8 @@ def _extent(seen):
     return lower, upper, deviation if deviation > 1e-12 * abs(lower) else abs(lower) or 1.0
 
 
-def check_no_times(values, name, dtype=None):
-    """Raise ValueError if a column has complex numbers, dates or times."""
-    is_time = len(values) and (
-        isinstance(values[0], complex | date | time | timedelta)
-        or type(values[0]).__name__ == "Period"
-    )
-    if values.dtype.kind in "mMcV" or is_time:
-        dtype = values.dtype if dtype is None else dtype
-        raise ValueError(f"column {name!r} of X has dtype {dtype}; turn it into numbers")
-
-
 def as_numbers(values, name):
     """Return the values of a column as float64."""
-    check_no_times(values, name)
     try:
         return values.astype(np.float64)
     except (TypeError, ValueError) as error:

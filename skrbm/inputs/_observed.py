@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 
 from ._categories import joined_values, values_of
 from ._frames import column_of, is_frame, missing_values
-from ._kinds import NamedColumn, RealColumn, as_numbers, check_no_times, number_column
+from ._kinds import NamedColumn, RealColumn, as_numbers, number_column
 
 _MOST_VALUES = 4096  # of a column that are kept; larger data keep as many quantiles
 _LEAST_VALUES = 20  # different ones that tell about a shape
@@ -163,7 +163,7 @@ class ObservedColumn:
         values, dtype = column[known], str(given.dtype)
         if not len(values):
             raise ValueError(f"column {name!r} of X has no observed value")
-        code = "O" if asked else _code_of(values, name, dtype)
+        code = "O" if asked else _code_of(values, dtype)
         if code == "f" and len(values) < len(column) and _are_few_whole(as_numbers(values, name)):
             code = "i"  # NaN has made floats of them
         ordered = bool(getattr(given.dtype, "ordered", False))
@@ -289,7 +289,7 @@ def _are_few_whole(numbers):
     return bool((numbers % 1 == 0).all() and numbers.max() - numbers.min() <= _MAX_RATING)
 
 
-def _code_of(values, name, dtype):
+def _code_of(values, dtype):
     """Return whether values are booleans, integers, other numbers or labels."""
     if dtype.lower().startswith(("category", "categorical", "enum")):  # also of numbers
         return "O"
@@ -298,7 +298,6 @@ def _code_of(values, name, dtype):
         return "b"
     if code == "O" and all(isinstance(value, Real | Decimal) for value in values):
         return "i" if all(isinstance(value, Integral) for value in values) else "f"
-    check_no_times(values, name, dtype)
     if code == "f" and "int" in dtype.lower():  # nullable integers
         return "i"
     return {"u": "i", "S": "O", "U": "O"}.get(code, code)

@@ -76,6 +76,7 @@ def quick(Estimator, **params):
         "RatingRBM": {"n_components": 4, "n_iter": 3},
         "RBMImputer": {"estimator": RBM(4, visible="gaussian", n_iter=2)},
         "RBMOutlierDetector": {"estimator": RBM(4, visible="gaussian", n_iter=2)},
+        "ReplicatedSoftmaxRBM": {"n_components": 8, "n_iter": 5},
         "TabularRBM": {"n_components": 8, "n_iter": 5},
         "TAPRBM": {"n_components": 16, "n_iter": 5},
     }

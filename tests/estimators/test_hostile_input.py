@@ -1,9 +1,13 @@
 """Input that is legal but odd, or far out of range: right results or clear errors."""
 
+import inspect
+import pickle
 import tracemalloc
+import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse as sp
 from _estimators import ESTIMATORS, binary_data, quick, small, targets
@@ -66,21 +70,47 @@ def test_rows_that_are_impossible_have_a_score_of_minus_infinity():
 # --------------------------------------------------------------------- kinds of columns
 
 
+def in_place_of_bits(values):
+    """Return what makes an array of objects of X, of which one column has these values."""
+    return lambda X: np.array(X.assign(a=pd.Series([values] * len(X), dtype=object)), dtype=object)
+
+
+DAY = pd.Timestamp("2020-02-03")
+REFUSED = {  # tables that no method takes, by a part of the error
+    "several columns named 'b'": lambda X: X.rename(columns={"c": "b"}),
+    "column 'b' of X has values of dtype datetime64": lambda X: X.assign(b=DAY),
+    "'b' .* dtype datetime64.*, UTC": lambda X: X.assign(b=DAY.tz_localize("UTC")),
+    "'b' .* dtype timedelta64": lambda X: X.assign(b=DAY - DAY),
+    "'b' .* type Period": lambda X: X.assign(b=DAY.to_period("M")),
+    "'b' .* complex": lambda X: X.assign(b=X.b * 1j),
+    "'b' .* type date;": lambda X: X.assign(b=pd.Categorical([DAY.date()] * len(X))),
+    "'b' .* dtype datetime64.us": lambda X: pl.DataFrame(X).with_columns(b=DAY.to_pydatetime()),
+    "'b' .* type ndarray": lambda X: pl.DataFrame(X).with_columns(b=[[0.0]] * len(X)),
+    "'b' .* Struct": lambda X: pl.DataFrame(X).with_columns(b=pl.struct("a", "c")),
+    "0 .* type timedelta64": in_place_of_bits(np.timedelta64(1, "s")),
+    "0 .* type complex": in_place_of_bits(1j),
+    "0 .* type set": in_place_of_bits({1}),
+}
+
+
 @pytest.mark.parametrize("Estimator", ESTIMATORS)
-def test_columns_of_one_name_are_named(Estimator):
+def test_no_method_takes_a_table_that_fit_refuses_by_type(Estimator):
     X = pd.DataFrame(binary_data(), columns=list("abcdefgh"))
-    twice, y = X.rename(columns={"c": "b"}), targets(len(X))
-    y = y if Estimator is ConditionalRBM else y[:, 0]
-    estimator = quick(Estimator)
-    for method in ("fit", "partial_fit"):
-        if hasattr(estimator, method):
-            with pytest.raises(ValueError, match="X has several columns named 'b'"):
-                getattr(estimator, method)(twice, y)
-    estimator.fit(X, y)
-    methods = [name for name in ("transform", "predict", "score") if hasattr(estimator, name)]
-    for method in methods:
-        with pytest.raises(ValueError, match="X has several columns named 'b'"):
-            getattr(estimator, method)(twice, *[y] * (method == "score"))
+    y = targets(len(X)) if Estimator is ConditionalRBM else targets(len(X))[:, 0]
+    estimator, own = quick(Estimator).fit(X, y), {"y": y, "layer": 1}
+    before, called = pickle.dumps(vars(estimator)), []
+    for name in [name for name in dir(estimator) if name[0] != "_"]:
+        method = getattr(estimator, name)
+        known = inspect.signature(method).parameters if callable(method) else {}
+        if next(iter(known), None) != "X":
+            continue
+        options = {key: own[key] for key in known if key in own}
+        for message, change in REFUSED.items():
+            with warnings.catch_warnings(action="ignore"):  # of arrays after a DataFrame
+                with pytest.raises(ValueError, match=message):
+                    method(change(X), **options)
+        called.append(name)
+    assert {"fit", "transform"} & {*called} and pickle.dumps(vars(estimator)) == before
 
 
 def test_a_column_without_values_in_a_later_fit_keeps_its_mean():

@@ -183,8 +183,6 @@ def test_tables_of_polars():
         made.schema == X.schema
         and rbm.impute(X, random_state=0).null_count().sum_horizontal()[0] == 0
     )
-    with pytest.raises(ValueError, match=r"'t' of X has dtype Struct"):
-        fitted(X.with_columns(t=pl.struct("x", "n")))
 
 
 def test_values_that_were_not_in_training():

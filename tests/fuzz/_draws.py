@@ -119,6 +119,9 @@ class Draw:
                 X = self.pick(_CONTAINERS)(X) if isinstance(X, np.ndarray) else X
         except (TypeError, ValueError):  # such as strings as float32, or as polars has them
             return X
+        if isinstance(X, pd.DataFrame) and self.chance(0.05):
+            odd = [pd.Timestamp(2020, 1, 1), pd.Timedelta(3, "s"), 1j]
+            X = X.assign(**{self.pick(X.columns): self.pick(odd)})
         if isinstance(X, np.ndarray) and self.chance(0.3):
             X.flags.writeable = False
         return X

@@ -4,6 +4,7 @@ A call of a public method ends well if
 
 - it returns within 20 s of computing, and a result without NaN and infinity that has one row for
   each row of X; log-likelihoods of impossible rows may be -inf (and free energies inf);
+- its X has no complex numbers, dates or times, which ``fit`` refuses;
 - the same call with the same seed returns the same;
 - it warns in no other categories than those of ``skrbm.exceptions``, scikit-learn's
   ConvergenceWarning and DataConversionWarning, and UserWarning: never of overflow or the like;
@@ -27,6 +28,7 @@ import reprlib
 import signal
 import traceback
 import warnings
+from datetime import date, timedelta
 
 import joblib
 import numpy as np
@@ -43,6 +45,7 @@ import skrbm
 from skrbm.exceptions import DivergenceError
 
 _PACKAGE = os.path.dirname(skrbm.__file__) + os.sep
+_NO_NUMBERS = complex, np.complexfloating, np.datetime64, np.timedelta64, date, timedelta
 _ERRORS = (ValueError, TypeError, AttributeError, DivergenceError)  # NotFittedError is of two
 _LOGS = "score_samples score free_energy perplexity predict_log_proba tap_log_likelihood".split()
 
@@ -68,6 +71,7 @@ def test_calls(number):
             continue
         twin = copy.deepcopy(estimator) if draw.chance(0.3) else None
         result, ended_well = checked(estimator, name, args, kwargs, n)
+        assert not (ended_well and any(map(has_no_numbers, args))), f"{name} takes what fit refuses"
         if name in ("clone", "pickle") and ended_well:
             estimator, good = result, good if name == "pickle" else None
         if ended_well and twin is not None and is_seeded(estimator, kwargs):
@@ -144,6 +148,16 @@ def arrays(value):
         if found.dtype == object:  # of tables, where None and NaN are missing values
             found = np.array([np.nan if x is None or x != x else 0.0 for x in found.ravel()])
         yield from [found] if found.dtype.kind == "f" else []
+
+
+def has_no_numbers(value):
+    """Whether a table has complex numbers, dates or times, for which there are no units."""
+    if isinstance(value, pd.DataFrame | pl.DataFrame):
+        return any(has_no_numbers(np.asarray(value[column])) for column in value.columns)
+    values = value.data if sp.issparse(value) else np.asarray(value)
+    is_object = values.dtype.kind == "O"
+    types = set(map(type, values.ravel())) if is_object else {values.dtype.type}
+    return any(issubclass(own, _NO_NUMBERS) for own in types)
 
 
 def is_seeded(estimator, kwargs):
