@@ -10,7 +10,8 @@ from ..exceptions import DataRangeWarning
 
 _ALPHABETS = {"protein": "-ACDEFGHIKLMNPQRSTVWY", "rna": "-ACGU", "dna": "-ACGT"}
 _SYNONYMS = {"rna": ("T", "U"), "dna": ("U", "T")}  # a letter, and the one that it stands for
-_MANY = 0.5  # share of unknown letters above which the alphabet is probably wrong
+_AMBIGUOUS = {True: "BJXZ?", False: "BDHKMNRSVWXY?"}  # of proteins or not, as of IUPAC
+_MANY = 0.05  # share of other letters above which the alphabet is probably wrong
 
 
 def letters_of(alphabet):
@@ -24,6 +25,11 @@ def letters_of(alphabet):
             f"letters, got {alphabet!r}"
         )
     return alphabet
+
+
+def is_protein(letters):
+    """Whether letters are not those of nucleotides alone."""
+    return bool(set("EFILPQZ") & set(letters))
 
 
 def encode(sequences, alphabet="protein", *, unknown="missing"):
@@ -55,7 +61,8 @@ def encode(sequences, alphabet="protein", *, unknown="missing"):
     Warns
     -----
     DataRangeWarning
-        If more than half of the letters are unknown.
+        If more than 5 % of the letters are neither in the alphabet nor a gap or a usual sign of
+        ambiguity, such as X.
     """
     letters, sequences = letters_of(alphabet), list(sequences)
     gap = letters.find("-")
@@ -82,15 +89,25 @@ def encode(sequences, alphabet="protein", *, unknown="missing"):
         letter, meant = map(ord, _SYNONYMS[alphabet.lower()])
         table[letter] = table[meant]
     codes = table[found].reshape(len(sequences), -1)
-    is_unknown = codes < 0
-    if is_unknown.mean() > _MANY:
-        warnings.warn(
-            f"{is_unknown.mean():.0%} of the letters are not in the alphabet {letters!r}",
-            DataRangeWarning,
-            stacklevel=2,
-        )
-    codes[is_unknown] = code_of_unknown
+    _warn_of_others(np.bincount(found, minlength=256), table, letters)
+    codes[codes < 0] = code_of_unknown
     return codes
+
+
+def _warn_of_others(counts, table, letters):
+    """Warn of many letters that have no code, by the counts and the codes of 256 letters."""
+    counts[[ord("-"), ord(".")]] = 0
+    usual = _AMBIGUOUS[is_protein(letters)]
+    others = np.where(table < 0, counts, 0)
+    others[[ord(c) for c in usual + usual.lower()]] = 0
+    if others.sum() > _MANY * counts.sum():
+        common = [chr(i) for i in np.argsort(-others, kind="stable")[:5] if others[i]]
+        warnings.warn(
+            f"{others.sum() / counts.sum():.0%} of the letters, such as {', '.join(common)}, are "
+            f"not in the alphabet {letters!r}",
+            DataRangeWarning,
+            stacklevel=3,
+        )
 
 
 def decode(codes, alphabet="protein", *, missing="X"):

@@ -2,12 +2,13 @@
 
 import gzip
 import os
+import zlib
 from typing import NamedTuple
 
 import numpy as np
 
 from .._checks import look_up
-from ._alphabet import decode, encode, letters_of
+from ._alphabet import decode, encode, is_protein, letters_of
 
 _INSERTS = str.maketrans("", "", "abcdefghijklmnopqrstuvwxyz.")
 
@@ -54,25 +55,36 @@ def read_fasta(path, alphabet="protein", *, unknown="missing", inserts="drop"):
     Raises
     ------
     ValueError
-        If the file has no sequence, or the sequences differ in length.
+        If the file has no sequence or is damaged, or the sequences differ in length.
+
+    Warns
+    -----
+    DataRangeWarning
+        As of :func:`encode`.
     """
     drops = look_up("inserts", inserts, {"drop": True, "keep": False})
-    if hasattr(path, "read"):
-        names, rows = _parse(path)
-    else:
-        with open(path, "rb") as file:
-            is_gzip = file.read(2) == b"\x1f\x8b"
-        # Old files may be in Latin-1, which matters in names only.
-        with (gzip.open if is_gzip else open)(
-            path, "rt", encoding="utf-8-sig", errors="replace"
-        ) as file:
-            names, rows = _parse(file)
+    try:
+        if hasattr(path, "read"):
+            names, rows = _parse(path)
+        else:
+            with _opened(path) as file:
+                names, rows = _parse(file)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"the file is damaged or cut: {error}") from error
     if "*" not in letters_of(alphabet):
         rows = [row.removesuffix("*") for row in rows]
     kept = [row.translate(_INSERTS) if drops else row.upper() for row in rows]
     if any(rows) and not any(kept):
         raise ValueError("all letters are insertions; set inserts='keep'")
     return Alignment(names, encode(kept, alphabet, unknown=unknown), letters_of(alphabet))
+
+
+def _opened(path):
+    """Return the text file of a path, which may be compressed."""
+    with open(path, "rb") as file:
+        is_gzip = file.read(2) == b"\x1f\x8b"
+    # Old files may be in Latin-1, which matters in names only.
+    return (gzip.open if is_gzip else open)(path, "rt", encoding="utf-8-sig", errors="replace")
 
 
 def _parse(lines):
@@ -110,8 +122,8 @@ def write_fasta(path, codes, names=None, alphabet="protein"):
     ValueError
         If there are more or fewer names than sequences, or a name has several lines.
     """
-    is_protein = set("EFILPQZ") & set(letters_of(alphabet))
-    rows = decode(codes, alphabet, missing="X" if is_protein else "N")
+    missing = "X" if is_protein(letters_of(alphabet)) else "N"
+    rows = decode(codes, alphabet, missing=missing)
     names = range(1, len(rows) + 1) if names is None else names
     if len(names) != len(rows):
         raise ValueError(f"there are {len(rows)} sequences, but {len(names)} names")

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import re
 import warnings
 
 import numpy as np
@@ -21,6 +22,7 @@ from skrbm.sequences import (
 )
 
 PROTEIN = "-ACDEFGHIKLMNPQRSTVWY"
+PACKED = gzip.compress(b"".join(b">%d\n%d\n" % (n, n * n) for n in range(100, 200)))
 
 
 def some_codes(n=40, n_sites=6, n_letters=3, missing=0.0, seed=0):
@@ -47,6 +49,24 @@ def test_unknown_letters():
     assert_array_equal(encode(["ACDXBé"]), [[1, 2, 3, -1, -1, -1]])
     assert_array_equal(encode(["ACDXB?"], unknown="gap"), [[1, 2, 3, 0, 0, 0]])
     assert decode(encode(["AX"])) == ["AX"] and decode(encode(["AX"]), missing="?") == ["A?"]
+
+
+@pytest.mark.parametrize(
+    "alphabet, sequence, lost",
+    [
+        ("dna", PROTEIN[1:], r"30%.* E, F, I, L, P,"),  # the other 14 are bases or ambiguous
+        ("protein", "ACGU" * 9, "25%.* U"),
+        ("dna", "-" * 900 + "A" * 94 + "E" * 6, "6%.* E"),
+        ("dna", "A" * 96 + "E" * 4, None),
+        ("rna", "A" + "NRYn" * 9, None),
+        ("protein", "A" + "XBZJ?" * 9, None),
+        ("ACDEFGHIKLMNPQRSTVWY", "A" + "-." * 9 + "X" * 9, None),
+    ],
+)
+def test_many_letters_of_another_alphabet_warn(alphabet, sequence, lost):
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        encode([sequence], alphabet)
+    assert [re.match(lost, str(w.message)) is not None for w in caught] == [True] * bool(lost)
 
 
 def test_lower_case_letters_are_an_error():
@@ -104,6 +124,9 @@ def test_insertions():
 @pytest.mark.parametrize(
     "text, options, match",
     [
+        *[(PACKED[:n], {}, "damaged or cut") for n in (2, 9, 40, len(PACKED) - 1)],
+        (PACKED[:30] + bytes(20) + PACKED[50:], {}, "damaged or cut"),
+        (PACKED[:-8] + bytes(4) + PACKED[-4:], {}, "damaged or cut"),  # a wrong checksum
         ("", {}, "no sequences"),
         ("ACGT\n", {}, "starts with '>'"),
         (">a\n", {}, "sequence"),
@@ -111,9 +134,11 @@ def test_insertions():
         (">a\nAC", {"inserts": "no"}, "inserts"),
     ],
 )
-def test_invalid_fasta_files(text, options, match):
+def test_invalid_fasta_files(tmp_path, text, options, match):
+    path = tmp_path / "file"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(ValueError, match=match):
-        read_fasta(io.StringIO(text), **options)
+        read_fasta(path, **options)
 
 
 @pytest.mark.parametrize("name", ["a.fasta", "a.fasta.gz"])
