@@ -29,6 +29,7 @@ from ._namespace import (
     is_finite,
     is_foreign,
     is_on_device,
+    is_sparse,
     is_torch,
     like,
     log_odds,

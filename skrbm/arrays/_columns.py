@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ._namespace import as_like, cast, from_numpy, is_finite, is_foreign, namespace
+from ._namespace import as_like, cast, from_numpy, is_finite, is_foreign, is_sparse, namespace
 from ._types import Array, Index
 
 _ROWS, _ELEMENTS = 1024, 2**20  # of blocks of rows: at most so many, and about so many numbers
@@ -14,24 +14,24 @@ _ROWS, _ELEMENTS = 1024, 2**20  # of blocks of rows: at most so many, and about 
 
 def squared(X: Array) -> Array:
     """X * X elementwise, for a dense or a sparse X."""
-    return X.multiply(X).tocsr() if sp.issparse(X) else X * X
+    return X.multiply(X).tocsr() if is_sparse(X) else X * X
 
 
 def nonzero(X: Array, dtype: Any) -> Array:
     """1 where a dense or a sparse X is not 0, and 0 elsewhere, with ``dtype``."""
-    return (X != 0).astype(dtype) if sp.issparse(X) else cast(X != 0, dtype)
+    return (X != 0).astype(dtype) if is_sparse(X) else cast(X != 0, dtype)
 
 
 def dense(X: Array) -> Array:
     """Return a dense or sparse X as a dense array."""
-    return X.toarray() if sp.issparse(X) else X
+    return X.toarray() if is_sparse(X) else X
 
 
 def dense_rows(X: Array, index: Index, dtype: Any) -> Array:
     """Return the rows of a dense or sparse X at an index array, as one dense array of ``dtype``."""
     if type(X) is np.ndarray:  # the usual type is checked first
         return X.take(index, axis=0).astype(dtype, copy=False)
-    if not sp.issparse(X):
+    if not is_sparse(X):
         return cast(namespace(X).take(X, index, axis=0), dtype)
     X = sparse_rows(X, index, dtype)
     rows = np.zeros(X.shape, dtype)
@@ -60,7 +60,7 @@ def take_rows(X: Array, index: Index) -> Array:
     """
     if type(X) is np.ndarray:  # the usual type is checked first
         return X[index]
-    if isinstance(index, slice) and not sp.issparse(X):
+    if isinstance(index, slice) and not is_sparse(X):
         return X[index, ...]
     if not is_foreign(X):
         return X[index]
@@ -69,7 +69,7 @@ def take_rows(X: Array, index: Index) -> Array:
 
 def joined_rows(parts: list[Array]) -> Array:
     """Return the rows of arrays one below the other, sparse where some are."""
-    if any(map(sp.issparse, parts)):
+    if any(map(is_sparse, parts)):
         return sp.vstack(parts, format="csr")
     return namespace(parts[0]).concat(parts, axis=0)
 
@@ -97,7 +97,7 @@ def row_blocks(X: Array, size: int = _ROWS) -> Iterator[Array]:
 
 def has_missing(X: Array) -> bool:
     """Whether a dense or a sparse X has NaN."""
-    X = X.data if sp.issparse(X) else X
+    X = X.data if is_sparse(X) else X
     if not namespace(X).isdtype(X.dtype, "real floating"):
         return False
     with np.errstate(over="ignore", invalid="ignore"):
@@ -109,7 +109,7 @@ def column_ends(X: Array) -> tuple[Array, Array]:
 
     NaN does not count; of a column of nothing else they are infinite.
     """
-    if sp.issparse(X):
+    if is_sparse(X):
         X = X.astype(np.float64)
         least, most = X.nanmin(axis=0).toarray().ravel(), X.nanmax(axis=0).toarray().ravel()
         return np.where(least == least, least, np.inf), np.where(most == most, most, -np.inf)
@@ -127,7 +127,7 @@ def column_ends(X: Array) -> tuple[Array, Array]:
 
 def value_range(X: Array) -> tuple[float, float]:
     """Return the smallest and the largest value of a dense or sparse X, apart from NaN."""
-    if sp.issparse(X):
+    if is_sparse(X):
         zero = [X.dtype.type(0)] if X.data.shape[0] < X.shape[0] * X.shape[1] else []
         X = np.append(X.data, zero)[:, None]
     least, most = column_ends(X)
@@ -139,7 +139,7 @@ def take_columns(X: Array, columns: Any) -> Array:
 
     ``columns`` is a slice, or an index array of NumPy.
     """
-    if sp.issparse(X):
+    if is_sparse(X):
         return X[:, columns]
     if isinstance(columns, slice):
         return X[..., columns]
@@ -148,7 +148,7 @@ def take_columns(X: Array, columns: Any) -> Array:
 
 def weighted_sum(weight: Any, x: Array) -> Array:
     """Return the sum of the rows of an array, by one weight for all or one for each."""
-    if sp.issparse(x):
+    if is_sparse(x):
         weights = x.data * np.repeat(np.broadcast_to(weight, x.shape[:1]), np.diff(x.indptr))
         return np.bincount(x.indices, weights, x.shape[1]).astype(x.dtype)
     if getattr(weight, "ndim", 0):

@@ -11,6 +11,7 @@ from typing import Any
 
 import array_api_compat
 import numpy as np
+import scipy.sparse as sp
 
 from ._types import Array
 
@@ -25,6 +26,11 @@ def is_foreign(X: Any) -> bool:
     if type(X) is np.ndarray:  # the usual type is checked first
         return False
     return not isinstance(X, _NUMPY) and hasattr(X, "__dlpack__")
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether X is a sparse matrix or array of SciPy."""
+    return type(X) is not np.ndarray and sp.issparse(X)  # the usual type is checked first
 
 
 def is_torch(x: Any) -> bool:

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.linalg.blas import dgemm, sgemm
 
-from ._namespace import is_foreign, is_torch
+from ._namespace import is_foreign, is_sparse, is_torch
 from ._threads import share, split
 from ._types import Array
 
@@ -29,7 +28,7 @@ def matmul(X: Array, A: Array) -> Array:
     """
     if type(X) is np.ndarray and X.shape[0] * A.size <= _NOT_PACKED:  # the usual case comes first
         return X @ A
-    if sp.issparse(X):
+    if is_sparse(X):
         return np.asarray(X @ A)
     if is_foreign(X) or X.ndim != 2 or A.ndim != 2 or X.dtype != A.dtype:
         return X @ A
@@ -70,15 +69,18 @@ def add_products(out: Array, terms: Terms, keep: float = 1.0) -> Array:
         raise ValueError(
             "the accumulator must be a writeable C-contiguous float32 or float64 array"
         )
+    n_rows, sparse = 0, False
     for left, right, _ in terms:
         if left.dtype != out.dtype or right.dtype != out.dtype:
             raise ValueError(f"factors of {left.dtype} and {right.dtype} into {out.dtype}")
-        factors = left, right.data if sp.issparse(right) else right
-        if any(np.may_share_memory(out, factor) for factor in factors):
+        n_rows, values = n_rows + left.shape[0], right
+        if is_sparse(right):
+            sparse, values = True, right.data
+        if np.may_share_memory(out, left) or np.may_share_memory(out, values):
             raise ValueError("the accumulator shares memory with a factor")
-    if any(sp.issparse(right) for _, right, _ in terms):
+    if sparse:
         return _add_sparse(out, terms, keep)
-    parts = split(out.shape[0], sum([left.shape[0] for left, _, _ in terms]) * out.size)
+    parts = split(out.shape[0], n_rows * out.size)
     if len(parts) > 1:
         share(_add_products, parts, out, terms, keep)
         return out

@@ -46,7 +46,7 @@ def cholesky(M: Array) -> Array:
 def inverse_factor(M: Array) -> Array:
     """Return lower triangular R with R' R = M^-1; one of a matrix that has none is all NaN.
 
-    M has matrices in its last two axes.
+    M is one matrix, or has matrices in its last two of three axes.
     """
     L, xp, torch = cholesky(M), namespace(M), torch_of(M)
     if torch is not None:
@@ -55,10 +55,9 @@ def inverse_factor(M: Array) -> Array:
     if xp is not np:
         return xp.linalg.inv(L)
     invert = linalg.lapack.strtri if M.dtype == np.float32 else linalg.lapack.dtrtri
-    R = np.empty_like(L)
-    for k in np.ndindex(L.shape[:-2]):  # np.linalg.inv takes longer
-        R[k] = invert(L[k], lower=True)[0]
-    return R
+    if M.ndim == 2:  # np.linalg.inv takes longer
+        return invert(L.T, lower=False)[0].T  # LAPACK has columns one after the other
+    return np.stack([invert(factor.T, lower=False)[0].T for factor in L])
 
 
 def solve_positive(M: Array, b: Array) -> Array:

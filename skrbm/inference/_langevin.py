@@ -11,12 +11,13 @@ expectation, which makes the gradient that of the marginal energy (Langevin).
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from .._checks import check_count, check_number, look_up
 from .._schedules import SCHEDULES
 from ..arrays import namespace, number, require, row_sums
-from ..machine import condition, conditional
+from ..machine import condition, conditional, data_moments
 from ._fixed_point import choose
 from ._needs import Needs
 from ._sampler import Sampler, metropolis
@@ -43,6 +44,7 @@ class Walk(NamedTuple):
 
     layers: tuple
     given: Any  # parameters of the hidden layer given the visible values
+    moments: tuple  # mean and variance of these, as ``Unit.moments`` returns them
     centre: Any  # where the drift points, (n_rows, n_visible)
     energy: Any = None  # marginal energy up to a constant, float64; None until a step needs it
 
@@ -96,11 +98,12 @@ class Langevin(Sampler):
             )
 
     def at(self, step, n_steps):
-        after = self.adjust_after if self.adjust_after is None else max(self.adjust_after - step, 0)
-        return replace(self, step_size=self._step_size(step, n_steps), adjust_after=after)
+        size = self.step_size * cosine(step, n_steps)
+        return replace(self, step_size=size, adjust_after=self._steps_left(step))
 
-    def _step_size(self, step, n_steps):
-        return self.step_size * cosine(step, n_steps)
+    def _steps_left(self, step):
+        """Return the number of steps without acceptance that follow ``step``, None for all."""
+        return self.adjust_after and max(self.adjust_after - step, 0)
 
     def _relative_step(self, machine):
         """Return step / variance, one number or one for each visible unit; an error from 2 on."""
@@ -117,8 +120,9 @@ class Langevin(Sampler):
         require(largest < _LARGEST, diverges)
         return step
 
+    @property
     def _factors(self):
-        """Return the factors on the step size of the inner steps."""
+        """The factors on the step size of the inner steps."""
         return (1.0,)
 
     def coefficients(self, machine):
@@ -128,7 +132,7 @@ class Langevin(Sampler):
         """
         step = self._relative_step(machine)
         beta, variance = 1.0, 0.0
-        for factor in self._factors():
+        for factor in self._factors:
             part = factor * step
             beta, variance = beta * (1 - part), variance * (1 - part) ** 2 + 2 * part
         return beta, (variance * self.temperature) ** 0.5
@@ -137,25 +141,29 @@ class Langevin(Sampler):
         """Return chains at visible values X; raises ValueError if the step size diverges."""
         self.check(machine)
         self._relative_step(machine)
-        return self._walk(machine, X, lambda given: machine.units[1].sample(given, rng), given)
+        return self._walk(machine, X, rng=rng, given=given)
 
     def resumed(self, machine, state):
         X, hidden = state.layers
-        return self._walk(machine, X, lambda given: hidden)
+        return self._walk(machine, X, hidden)
 
-    def _walk(self, machine, X, draw, given=None):
-        """Return the state at visible values X, with hidden values by ``draw(given)``."""
-        given = condition(machine, X) if given is None else given
-        hidden = draw(given)
-        return Walk((X, hidden), given, self._centre(machine, given, hidden))
+    def _walk(self, machine, X, hidden=None, rng=None, given=None):
+        """Return the state at visible values X, with hidden values that are drawn unless known."""
+        given, unit = condition(machine, X) if given is None else given, machine.units[1]
+        moments = unit.moments(given)
+        if hidden is None:
+            hidden = unit.sample_rows(given, moments[0], slice(None), rng)
+        toward = machine.units[0].mean(
+            conditional(machine, 0, (None, self._hidden_of_drift(moments[0], hidden)))
+        )
+        return Walk((X, hidden), given, moments, toward)
 
-    def hidden_theta(self, machine, state):
-        return state.given
+    def _hidden_of_drift(self, mean, drawn):
+        """Return the hidden values given which the drift points to the mean of the visible ones."""
+        return mean
 
-    def _centre(self, machine, given, hidden):
-        """Return where the drift of the visible units points."""
-        expected = machine.units[1].mean(given)
-        return machine.units[0].mean(conditional(machine, 0, (None, expected)))
+    def moments(self, machine, state):
+        return data_moments(machine, state.layers[0], given=state.given, moments=state.moments)
 
     def propose(self, machine, state, rng):
         """Return the proposed state."""
@@ -165,7 +173,7 @@ class Langevin(Sampler):
         moved *= scale * machine.thetas[0].precision ** -0.5
         moved += m
         moved += beta * (X - m)
-        return self._walk(machine, moved, lambda given: machine.units[1].sample(given, rng))
+        return self._walk(machine, moved, rng=rng)
 
     def log_ratio(self, machine, old, new):
         """Return the log acceptance ratio of each row (Eqs. 7, 12).
@@ -226,11 +234,12 @@ class GibbsLangevin(Langevin):
         super().__post_init__()
         check_count("n_inner_steps", self.n_inner_steps, 1)
 
-    def _step_size(self, step, n_steps):
-        return self.step_size
+    def at(self, step, n_steps):
+        return replace(self, adjust_after=self._steps_left(step)) if self.adjust_after else self
 
+    @cached_property
     def _factors(self):
         return tuple(cosine(k, self.n_inner_steps) for k in range(self.n_inner_steps))
 
-    def _centre(self, machine, given, hidden):
-        return machine.units[0].mean(conditional(machine, 0, (None, hidden)))
+    def _hidden_of_drift(self, mean, drawn):
+        return drawn

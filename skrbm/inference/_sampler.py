@@ -5,7 +5,7 @@ from typing import ClassVar, NamedTuple
 
 from .._checks import check_count, look_up, unwritten
 from ..arrays import cast, joined_rows, like, namespace, row_blocks
-from ..machine import condition, conditional
+from ..machine import conditional, data_moments
 from ._needs import InferenceMethod
 
 _BLOCK_ELEMENTS = 2**21  # visible values that are drawn together
@@ -105,9 +105,9 @@ class Sampler(InferenceMethod):
         """
         return False
 
-    def hidden_theta(self, machine, state):
-        """Return the parameters of the first hidden layer given the visible values of a state."""
-        return condition(machine, state.layers[0])
+    def moments(self, machine, state):
+        """Return moments with the expected hidden units given the visible values of a state."""
+        return data_moments(machine, state.layers[0])
 
     def step(self, machine, state, rng):
         """Return the state after one sweep over the layers, and numbers about the sweep.

@@ -2,16 +2,16 @@
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from ..arrays import (
     cast,
     dense,
     is_foreign,
+    is_sparse,
     joined_rows,
     like,
     main_directions,
@@ -145,45 +145,44 @@ class ChainPhase(ModelPhase):
             shared = self._shared_phases
             if shared is not None and self.sampler.ends_with_hidden_draw(machine):
                 return shared(machine, state, X, rng)
-        theta = condition(machine, X)
-        data = self._moments(
-            machine, X, lambda: theta, partial(machine.units[1].sample, theta, rng)
-        )
-        rates, counted = [], []
+        if self.gradient == "marginal":
+            data = data_moments(machine, X)
+        else:
+            data = _drawn_moments(X, machine.units[1].sample(condition(machine, X), rng))
+        rates, model = [], None
 
         def count(step, state, info):
+            nonlocal model
             if "acceptance" in info:
                 rates.append(info["acceptance"])
             if step <= self._n_left_out:
                 return
-            theta = partial(self.sampler.hidden_theta, machine, state)
-            counted.append(self._moments(machine, state.layers[0], theta, lambda: state.layers[1]))
-            if len(counted) == 2:
-                counted[:] = [(counted[0] + counted[1]).reduced(machine)]
+            now = self._moments(machine, state)
+            if model is None:
+                model = now
+            else:
+                model = (model.reduced(machine) if model.blocks else model).increased(machine, now)
 
         chains, n_steps = self._chains(machine, state, X, rng), self.sampler.n_steps
         chains = sample(self.sampler, machine, chains, rng, n_steps, callback=count)
         rates = [number(namespace(rate).mean(rate)) for rate in rates]
         acceptance = sum(rates) / len(rates) if rates else None
         state = state._replace(chains=chains, acceptance=acceptance)
-        (model,), n_counted = counted, n_steps - self._n_left_out
+        n_counted = n_steps - self._n_left_out
         if n_counted > 1:
             model = model.scaled(1.0 / n_counted)
         weights = self.weights(state)
         if weights is not None:  # of the rows where the chains have ended
-            theta = condition(machine, chains.layers[0])
-            state = self._at(machine, state, theta)
-            model = self._moments(
-                machine, chains.layers[0], lambda: theta, lambda: chains.layers[1]
-            )
+            state = self._at(machine, state, condition(machine, chains.layers[0]))
+            model = self._moments(machine, chains)
             model = Moments((model.blocks[0]._replace(weight=cast(weights, X.dtype)),))
         return state, data, model
 
-    def _moments(self, machine, X, theta, drawn):
-        """Return the moments of rows with functions of the hidden units given these."""
+    def _moments(self, machine, chains):
+        """Return the moments of chains, with expected hidden units or with those drawn."""
         if self.gradient == "marginal":
-            return data_moments(machine, X, given=theta())
-        return Moments((Block((X, drawn()), (None, None), 1.0 / X.shape[0]),))
+            return self.sampler.moments(machine, chains)
+        return _drawn_moments(*chains.layers)
 
     def _shared_phases(self, machine, state, X, rng):
         """Return the phases of block Gibbs sampling, with one product for both.
@@ -196,7 +195,7 @@ class ChainPhase(ModelPhase):
         chains = state.chains
         n, m = X.shape[0], chains.layers[0].shape[0]
         steps = self.sampler.n_steps
-        machine_of_chains, sparse = machine.of_rows(X, m), sp.issparse(X)
+        machine_of_chains, sparse = machine.of_rows(X, m), is_sparse(X)
         visible = last_visible(self.sampler, machine_of_chains, chains, rng, steps, sparse)
         rows = joined_rows([X, visible])
         theta, weights = condition(machine, rows), self.weights(state)
@@ -311,10 +310,15 @@ class DataPhase(ChainPhase):
         hidden, rows = data.blocks[0].means[1], slice(0, X.shape[0])
         drawn = machine.units[1].sample_rows(theta, hidden, rows, rng)
         steps = self.sampler.n_steps
-        chains, sparse = Chains((X, drawn)), sp.issparse(X)
+        chains, sparse = Chains((X, drawn)), is_sparse(X)
         visible = last_visible(self.sampler, machine, chains, rng, steps, sparse)
         state = state._replace(chains=Chains((visible, drawn)))
         return state, data, data_moments(machine, visible)
+
+
+def _drawn_moments(X, hidden):
+    """Return the moments of rows with drawn hidden units."""
+    return Moments((Block((X, hidden), (None, None), 1.0 / X.shape[0]),))
 
 
 def _weights_of_phases(X, n, m):

@@ -6,13 +6,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from ..arrays import (
     Array,
     block_rows,
     cast,
     cholesky,
+    is_sparse,
     matmul,
     namespace,
     row_sums,
@@ -106,7 +106,7 @@ def precise_free_energy(machine: Machine, X: Array) -> Array:
     for start in range(0, n, size):
         block = slice(start, min(start + size, n))
         rows = X if n <= size else take_rows(X, block)
-        sparse = sp.issparse(rows)
+        sparse = is_sparse(rows)
         rows = rows.astype(machine.dtype, copy=False) if sparse else cast(rows, machine.dtype)
         parts.append(free_energy(machine.rows(block), rows))
     return namespace(parts[0]).concat(parts, axis=0)

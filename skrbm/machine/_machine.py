@@ -54,8 +54,8 @@ class Machine:
 
     def __post_init__(self) -> None:
         dtype = self.dtype
-        parts = (part for theta in self.thetas for part in theta)
-        if any(part is not None and part.dtype != dtype for part in parts):
+        parts = [part for theta in self.thetas for part in theta if part is not None]
+        if any([part.dtype != dtype for part in parts]):
             thetas = tuple(theta.map(lambda part: cast(part, dtype)) for theta in self.thetas)
             object.__setattr__(self, "thetas", thetas)
 

@@ -1,11 +1,10 @@
 """The expected statistics of a machine, which learning matches to those of data."""
 
 from dataclasses import dataclass
+from operator import add
 from typing import Any, NamedTuple
 
-import scipy.sparse as sp
-
-from ..arrays import Array, add_products, cast, matmul, namespace, weighted_sum
+from ..arrays import Array, add_products, cast, is_sparse, matmul, namespace, weighted_sum
 from ..units import Theta, Unit
 from ._machine import Machine, condition, is_per_row
 
@@ -120,19 +119,14 @@ class Moments:
 
     def statistics(self, unit: Unit, l: int) -> Theta:
         """Return the expected statistics of layer ``l``, a Theta of shape (n_units[l],)."""
-        parts = [
-            unit.total_statistics(
-                block.weight,
-                block.means[l],
-                block.variances[l],
-                None if block.further is None else block.further[l],
-            )
-            for block in self.blocks
-        ]
-        parts += [theta for index, theta in self.sums if index == l]
+        parts = [theta for index, theta in self.sums if index == l]
+        for block in self.blocks:
+            further = None if block.further is None else block.further[l]
+            means, variances = block.means[l], block.variances[l]
+            parts.append(unit.total_statistics(block.weight, means, variances, further))
         total = parts[0]
         for part in parts[1:]:
-            total = total.map(lambda a, b: a + b, part)
+            total = total.map(add, part)
         return total
 
     def reduced(self, machine: Machine) -> "Moments":
@@ -142,26 +136,39 @@ class Moments:
         thetas = [self.statistics(unit, l) for l, unit in enumerate(machine.units)]
         return Moments((), tuple(enumerate(pairs)), tuple(enumerate(thetas)))
 
+    def increased(self, machine: Machine, other: "Moments") -> "Moments":
+        """Return the sum with ``other``, for moments from :meth:`reduced`, which are consumed."""
+        pairs = [(l, other.add_pair(machine, l, out, 1.0)) for l, out in self.matrices]
+        thetas = [
+            (l, theta.map(add, other.statistics(machine.units[l], l))) for l, theta in self.sums
+        ]
+        return Moments((), tuple(pairs), tuple(thetas))
+
 
 def _weighted(left: Array, right: Array, weight: Any) -> tuple[Array, Array, float]:
     """Return (left, right, alpha) so that alpha * left' right weighs each row by ``weight``."""
     if not is_per_row(weight):
         return left, right, weight
-    if sp.issparse(right) or left.shape[-1] < right.shape[-1]:
+    if is_sparse(right) or left.shape[-1] < right.shape[-1]:
         return left * weight[:, None], right, 1.0
     return left, right * weight[:, None], 1.0
 
 
 def data_moments(
-    machine: Machine, X: Array, weights: Array | None = None, given: Theta | None = None
+    machine: Machine,
+    X: Array,
+    weights: Array | None = None,
+    given: Theta | None = None,
+    moments: tuple[Array, Array | None] | None = None,
 ) -> Moments:
     """Return the moments of a machine with one hidden layer whose visible values X are known.
 
     ``weights`` of rows are used as they are; None gives each row 1 / n_rows. ``given`` are the
-    parameters of the hidden units given X, if they are known already.
+    parameters of the hidden units given X, and ``moments`` those that :meth:`Unit.moments` returns
+    for them, if they are known already.
     """
     theta, hidden = condition(machine, X) if given is None else given, machine.units[1]
-    mean, variance = hidden.moments(theta)
+    mean, variance = hidden.moments(theta) if moments is None else moments
     further = (None, hidden.further(theta))
     weight = 1.0 / X.shape[0] if weights is None else cast(weights, machine.dtype)
     return Moments((Block((X, mean), (None, variance), weight, further=further),))

@@ -5,7 +5,6 @@ from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from .._checks import unwritten
 from ..arrays import (
@@ -15,6 +14,7 @@ from ..arrays import (
     Rng,
     cast,
     is_finite,
+    is_sparse,
     like,
     matmul,
     namespace,
@@ -56,10 +56,10 @@ class Theta(NamedTuple):
                 return Theta(function(self.field))
             return Theta(function(self.field, *[other.field for other in others]))
         return Theta(
-            *(
+            *[
                 None if parts[0] is None else function(*parts)
                 for parts in zip(self, *others, strict=True)
-            )
+            ]
         )
 
     def map_columns(self, function: Callable[..., Array], *others: "Theta") -> "Theta":
@@ -111,7 +111,7 @@ def log_weight(theta: Theta, X: Array) -> Array:
         total = total - 0.5 * products(abs(X) * X, theta.skew)
     if theta.joint is not None:
         product = matmul(X, theta.joint)
-        if sp.issparse(X):
+        if is_sparse(X):
             squares = np.asarray(X.multiply(product).sum(axis=1), dtype=np.float64).ravel()
         else:
             squares = row_sums(product * X)
@@ -445,8 +445,8 @@ class Unit:
 
     def base_sums(self, X: Array) -> Array | None:
         """Return the sum of :meth:`log_base` over each row of a dense or sparse X, or None."""
-        base = self.log_base(X.data if sp.issparse(X) else X)
-        if base is None or not sp.issparse(X):
+        base = self.log_base(X.data if is_sparse(X) else X)
+        if base is None or not is_sparse(X):
             return None if base is None else row_sums(base)
         filled = X.copy()
         filled.data = base.astype(np.float64)
