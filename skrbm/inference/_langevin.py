@@ -106,8 +106,12 @@ class Langevin(Sampler):
         return self.adjust_after and max(self.adjust_after - step, 0)
 
     def _relative_step(self, machine):
-        """Return step / variance, one number or one for each visible unit; an error from 2 on."""
-        step = self.step_size * _STEP_SCALES[self.step_scale](machine.thetas[0].precision)
+        """Return step / variance, one number or one for each visible unit."""
+        return self.step_size * _STEP_SCALES[self.step_scale](machine.thetas[0].precision)
+
+    def _check_step(self, machine):
+        """Raise ValueError if steps diverge; none of a run is longer than the first."""
+        step = self._relative_step(machine)
         largest = step if isinstance(step, float) else number(namespace(step).max(step))
 
         def diverges():
@@ -118,7 +122,6 @@ class Langevin(Sampler):
             )
 
         require(largest < _LARGEST, diverges)
-        return step
 
     @property
     def _factors(self):
@@ -140,12 +143,12 @@ class Langevin(Sampler):
     def state_at(self, machine, X, rng, given=None):
         """Return chains at visible values X; raises ValueError if the step size diverges."""
         self.check(machine)
-        self._relative_step(machine)
+        self._check_step(machine)
         return self._walk(machine, X, rng=rng, given=given)
 
     def resumed(self, machine, state):
-        X, hidden = state.layers
-        return self._walk(machine, X, hidden)
+        self._check_step(machine)
+        return self._walk(machine, *state.layers)
 
     def _walk(self, machine, X, hidden=None, rng=None, given=None):
         """Return the state at visible values X, with hidden values that are drawn unless known."""

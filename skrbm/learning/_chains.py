@@ -149,13 +149,13 @@ class ChainPhase(ModelPhase):
             data = data_moments(machine, X)
         else:
             data = _drawn_moments(X, machine.units[1].sample(condition(machine, X), rng))
-        rates, model = [], None
+        rates, model, n_left_out = [], None, self._n_left_out
 
         def count(step, state, info):
             nonlocal model
             if "acceptance" in info:
                 rates.append(info["acceptance"])
-            if step <= self._n_left_out:
+            if step <= n_left_out:
                 return
             now = self._moments(machine, state)
             if model is None:
@@ -168,7 +168,7 @@ class ChainPhase(ModelPhase):
         rates = [number(namespace(rate).mean(rate)) for rate in rates]
         acceptance = sum(rates) / len(rates) if rates else None
         state = state._replace(chains=chains, acceptance=acceptance)
-        n_counted = n_steps - self._n_left_out
+        n_counted = n_steps - n_left_out
         if n_counted > 1:
             model = model.scaled(1.0 / n_counted)
         weights = self.weights(state)

@@ -11,7 +11,6 @@ from ..arrays import (
     cast,
     cholesky,
     from_numpy,
-    like,
     namespace,
     take_columns,
     to_numpy,
@@ -32,6 +31,7 @@ _FIRST_FIELD = 4.0  # and of the fields that these make
 _MOST_GROWTH = 10.0  # factor of a precision in a step; a chain far from the data may give 300
 # Largest square of a coupling to units without bounds, as a part of what cannot be normalized.
 _FIRST_COUPLING = 0.03
+_POWERS = 2, 0, 1, 2  # of 1 / values that precision, spike, absolute and skew go with
 
 
 class MachineGradient(Gradient):
@@ -50,15 +50,24 @@ class MachineGradient(Gradient):
         self.slopes = [moments.statistics(unit, l) for l, unit in enumerate(machine.units)]
 
     def add(self, targets, rate, keep=1.0):
-        machine, place = self.machine, self.n_penalised
-        for l in range(place):
-            self.moments.add_pair(machine, l, targets[l], rate, keep)
-        for theta, slopes in zip(machine.thetas, self.slopes, strict=True):
-            for part, slope in zip(theta, slopes, strict=True):
-                if part is not None:
-                    target = targets[place]
-                    target += rate * slope
-                    place += 1
+        for l in range(self.n_penalised):
+            self.moments.add_pair(self.machine, l, targets[l], rate, keep)
+        for target, slope in zip(targets[self.n_penalised :], self.own(), strict=True):
+            target += rate * slope
+
+    def arrays(self, parameters):
+        return (*self.pairs(), *self.own())
+
+    def pairs(self):
+        """Return the gradient by the weights, a list of arrays."""
+        zeros = [namespace(W).zeros_like(W) for W in self.machine.weights]
+        return [self.moments.add_pair(self.machine, l, out, 1.0) for l, out in enumerate(zeros)]
+
+    def own(self):
+        """Return the gradient by the parameters of the units, a list of arrays."""
+        layers = zip(self.machine.thetas, self.slopes, strict=True)
+        pairs = [pair for theta, slopes in layers for pair in zip(theta, slopes, strict=True)]
+        return [slope for part, slope in pairs if part is not None]
 
     def at(self, places):
         return [slopes.field for slopes in self.slopes]
@@ -278,12 +287,6 @@ class ZeroSumParameters(NaturalParameters):
 ZERO_SUM = ZeroSumParameters()
 
 
-def _powers(theta):
-    """Return, for each array of a layer's parameters, the power of 1 / values that it goes with."""
-    powers = Theta(field=1, precision=2, spike=0, absolute=1, skew=2, joint=None)
-    return iter([power for part, power in zip(theta, powers, strict=True) if part is not None])
-
-
 @dataclass(frozen=True, eq=False)
 class StandardParameters(NaturalParameters):
     """Learning by the natural parameters that a machine has in other coordinates of the data.
@@ -329,16 +332,31 @@ class StandardParameters(NaturalParameters):
         return inverse, inverse.T
 
     @cached_property
+    def _unit_precision(self):
+        """The precision matrix that is the identity in z."""
+        return self._inverse[1] @ self._inverse[0]
+
+    @cached_property
     def _rest(self):
-        """Which columns have no precision matrix, and what puts these and the others in order."""
-        rest = np.setdiff1d(np.arange(self.coordinates.offset.shape[0]), self.columns)
+        """Which columns have no precision matrix, and what puts these and the others in order.
+
+        None if all columns have one.
+        """
+        every = np.arange(self.coordinates.offset.shape[0])
+        if np.array_equal(self.columns, every):
+            return None
+        rest = np.setdiff1d(every, self.columns)
         return rest, np.argsort(np.concatenate([rest, self.columns]))
+
+    def _own(self, x):
+        """Return the columns of x that have a precision matrix."""
+        return x if self._rest is None else take_columns(x, self.columns)
 
     def _joined(self, x, own):
         """Return x with other values in the columns that have a precision matrix."""
-        rest, order = self._rest
-        if not len(rest):
+        if self._rest is None:
             return own
+        rest, order = self._rest
         parts = [take_columns(x, rest), own]
         return take_columns(namespace(own).concat(parts, axis=-1), order)
 
@@ -346,7 +364,8 @@ class StandardParameters(NaturalParameters):
         """Return x times a diagonal, or times a matrix in the columns with a precision matrix."""
         if self.root is None:
             return x * scale
-        return self._joined(x * scale, take_columns(x, self.columns) @ matrix)
+        own = self._own(x) @ matrix
+        return own if self._rest is None else self._joined(x * scale, own)
 
     def _inward(self, x):
         """Return what is a field or weights in z, for such in v."""
@@ -366,79 +385,76 @@ class StandardParameters(NaturalParameters):
         pull = 0 * mean if theta.precision is None else theta.precision * mean
         if theta.joint is None:
             return pull
-        return self._joined(pull, theta.joint @ take_columns(mean, self.columns))
+        return self._joined(pull, theta.joint @ self._own(mean))
 
     @staticmethod
-    def _scaled(theta, scale):
-        """Return the parameters of columns, of which fields do not count, by powers of scales."""
-        powers = _powers(theta._replace(joint=None))
-        return theta.map_columns(lambda part: part * scale ** next(powers))
+    def _scaled(theta, scale, field, joint=None):
+        """Return parameters times powers of scales, with the field and the matrix given."""
+        parts = zip(theta[1:-1], _POWERS, strict=True)
+        rest = [None if part is None else part * scale**power for part, power in parts]
+        return Theta(field, *rest, joint)
 
     # ------------------------------------------- the contract
 
     def of(self, machine):
         (mean, scale), (own, hidden, *rest) = self.coordinates, machine.thetas
-        W, *others = machine.weights
-        hidden = hidden._replace(field=hidden.field + W @ mean)
-        field, joint = self._inward(own.field - self._pull(own)), own.joint
+        (W, *others), joint = machine.weights, own.joint
         if joint is not None:
             joint = self.root.T @ joint @ self.root
-        own = self._scaled(own, scale)._replace(field=field, joint=joint)
-        parts = (part for theta in (own, hidden, *rest) for part in theta if part is not None)
+        own = self._scaled(own, scale, self._inward(own.field - self._pull(own)), joint)
+        hidden = Theta(hidden.field + W @ mean, *hidden[1:])
+        parts = [part for theta in (own, hidden, *rest) for part in theta if part is not None]
         return (self._inward(W), *others, *parts)
 
     def gradient(self, machine, moments):
         """Return the gradient of the log-likelihood by these parameters, by the chain rule."""
         (mean, scale), slopes = self.coordinates, MachineGradient(machine, moments)
-        arrays = list(slopes.arrays(super().of(machine)))
-        field, hidden = _places_of_fields(machine)[:2]
-        slope = arrays[field]
-        arrays[0] = self._slopes(arrays[0] - arrays[hidden][:, None] * mean)
-        values = iter(arrays[field:hidden])
-        own = machine.thetas[0].map(lambda part: next(values))
-        if own.precision is not None:
+        own, hidden, *_ = slopes.slopes
+        slope, precision, joint = own.field, own.precision, own.joint
+        if precision is not None:
             moved = slope * mean
             if self.has_precision is not None:
                 moved = cast(self.has_precision, moved.dtype) * moved
-            own = own._replace(precision=own.precision + moved)
-        joint = own.joint
+            precision = precision + moved
         if joint is not None:
-            middle, s = (take_columns(x, self.columns) for x in (mean, slope))
-            joint = joint + 0.5 * (middle[:, None] * s + s[:, None] * middle)
+            outer = self._own(mean)[:, None] * self._own(slope)
+            joint = joint + 0.5 * (outer + outer.T)
             joint = self._inverse[0] @ joint @ self._inverse[1]
-        own = self._scaled(own, 1 / scale)._replace(field=self._slopes(slope), joint=joint)
-        arrays[field:hidden] = [part for part in own if part is not None]
-        return ArrayGradient(tuple(arrays), slopes.n_penalised, slopes.units)
+        own = Theta(slope, precision, *own[2:])
+        own = self._scaled(own, 1 / scale, self._slopes(slope), joint)
+        W, *others = slopes.pairs()
+        W = self._slopes(W - hidden.field[:, None] * mean)
+        slopes.slopes[0] = own
+        return ArrayGradient((W, *others, *slopes.own()), slopes.n_penalised, slopes.units)
 
     def machine(self, machine, parameters):
         """Return the machine with given parameters in the coordinates of learning."""
         (mean, scale), n = self.coordinates, len(machine.weights)
         values = iter(parameters[n:])
-        own, hidden, *rest = (theta.map(lambda part: next(values)) for theta in machine.thetas)
+        own, hidden, *rest = [theta.map(lambda part: next(values)) for theta in machine.thetas]
         unit, *units = machine.units
-        joint, has_own = own.joint, self.root is None or len(self._rest[0])
-        columns = unit.project(own._replace(joint=None)) if has_own else own._replace(joint=None)
+        joint, own = own.joint, Theta(*own[:-1])
+        if joint is None or self._rest is not None:
+            own = unit.project(own)
         if joint is not None:  # kept if the new one is not positive definite, or far larger
             before = machine.thetas[0].joint
-            inward = 0.5 * (joint + joint.T)
-            outward = self._inverse[1] @ inward @ self._inverse[0]
+            outward = self._inverse[1] @ joint @ self._inverse[0]
             outward = 0.5 * (outward + outward.T)
-            is_valid = _has_floor(inward, unit.min_precision) & _has_floor(outward)
-            is_valid = is_valid & _has_floor(_MOST_GROWTH * before - outward)
+            is_valid = _is_definite(outward - unit.min_precision * self._unit_precision)
+            is_valid = is_valid & _is_definite(_MOST_GROWTH * before - outward)
             joint = namespace(joint).where(is_valid, outward, before)
-        own = self._scaled(columns, 1 / scale)
-        own = own._replace(field=self._outward(columns.field), joint=joint)
-        own = own._replace(field=own.field + self._pull(own))
-        hidden, *rest = (u.project(theta) for u, theta in zip(units, (hidden, *rest), strict=True))
+        own = self._scaled(own, 1 / scale, self._outward(own.field), joint)
+        own = Theta(own.field + self._pull(own), *own[1:])
+        hidden, *rest = [u.project(theta) for u, theta in zip(units, (hidden, *rest), strict=True)]
         W = self._outward(parameters[0])
-        hidden = hidden._replace(field=hidden.field - W @ mean)
+        hidden = Theta(hidden.field - W @ mean, *hidden[1:])
         return replace(machine, thetas=(own, hidden, *rest), weights=(W, *parameters[1:n]))
 
     def scaled(self, l, X):
         return X if l else self._slopes(X)
 
     def joint_rows(self, unit, X):
-        return take_columns(self._slopes(X - self.coordinates.offset), self.columns)
+        return self._own(self._slopes(X - self.coordinates.offset))
 
     def scaled_statistics(self, l, rows):
         if l:
@@ -446,8 +462,7 @@ class StandardParameters(NaturalParameters):
         mean, scale = self.coordinates
         if rows.precision is not None:  # -(v - m)² / 2
             rows = rows._replace(precision=rows.precision + mean * rows.field)
-        powers = _powers(rows)
-        return rows.map(lambda part: part / scale ** next(powers))
+        return self._scaled(rows, 1 / scale, rows.field / scale)
 
     def means(self, means):
         return self._slopes(means[0] - self.coordinates.offset), *means[1:]
@@ -466,8 +481,7 @@ class StandardParameters(NaturalParameters):
         unit, W, joint = machine.units[1], machine.weights[0], own.joint
         own = own._replace(joint=None)
         if own.precision is not None:
-            powers = _powers(own)
-            standard = own.map(lambda part: part * scale ** next(powers))
+            standard = self._scaled(own, scale, own.field * scale)
             first = machine.units[0].project(standard).precision
             if self.is_constant is not None:
                 at = self.is_constant & (standard.precision > 0)
@@ -476,11 +490,10 @@ class StandardParameters(NaturalParameters):
             own = own._replace(field=own.field + raised * mean, precision=own.precision + raised)
         first_W = W / scale
         if joint is not None:
-            inverse, transposed = self._inverse
-            joint = transposed @ inverse / _NARROW
+            inverse, joint = self._inverse[0], self._unit_precision / _NARROW
             W = W / namespace(W).sqrt(namespace(W).mean(W * W)) * self._deviation(unit, hidden)
-            W = take_columns(W, self.columns) @ inverse
-            field = joint @ take_columns(mean, self.columns) - unit.mean(hidden) @ W
+            W = self._own(W) @ inverse
+            field = joint @ self._own(mean) - unit.mean(hidden) @ W
             first_W = self._joined(first_W, W)
             own = own._replace(field=self._joined(own.field, field), joint=joint)
         hidden = hidden._replace(field=hidden.field - first_W @ mean)
@@ -507,8 +520,7 @@ class StandardParameters(NaturalParameters):
         return min((_BELOW_SPLIT / (_NARROW * total)) ** 0.5, most)
 
 
-def _has_floor(matrix, least=0.0):
-    """Whether all eigenvalues of a matrix are above a number, an array of no dimensions."""
-    one = namespace(matrix).eye(matrix.shape[0], **like(matrix))
-    L = cholesky(matrix - least * one if least else matrix)
+def _is_definite(matrix):
+    """Whether a matrix is positive definite, an array of no dimensions."""
+    L = cholesky(matrix)
     return L[0, 0] == L[0, 0]

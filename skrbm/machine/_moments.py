@@ -119,11 +119,14 @@ class Moments:
 
     def statistics(self, unit: Unit, l: int) -> Theta:
         """Return the expected statistics of layer ``l``, a Theta of shape (n_units[l],)."""
-        parts = [theta for index, theta in self.sums if index == l]
+        parts = []
         for block in self.blocks:
             further = None if block.further is None else block.further[l]
             means, variances = block.means[l], block.variances[l]
             parts.append(unit.total_statistics(block.weight, means, variances, further))
+        for index, theta in self.sums:
+            if index == l:
+                parts.append(theta)
         total = parts[0]
         for part in parts[1:]:
             total = total.map(add, part)

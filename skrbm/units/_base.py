@@ -1,6 +1,7 @@
 """The contract of a unit: a one-dimensional exponential family in natural parameters."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
 from typing import Any, NamedTuple
 
@@ -334,7 +335,7 @@ class Unit:
         """Multiply the density by exp(field * x - precision * x**2 / 2); returns a new Theta."""
         field = field + theta.field
         if precision is None:
-            return theta._replace(field=field)
+            return Theta(field, *theta[1:])
         if not self.takes_precision:
             raise ValueError(f"{self} units take no precision; use {self.alternative}")
         own = namespace(field).zeros_like(field) if theta.precision is None else theta.precision
@@ -485,7 +486,7 @@ class Unit:
     ) -> Theta:
         """Return the expected statistics summed over rows, by one weight or one for each row."""
         rows = self.statistics(mean, variance, further)
-        return rows.map(lambda part: weighted_sum(weight, part))
+        return rows.map(partial(weighted_sum, weight))
 
     # -------------------------------------------------------------------------- parameters
 

@@ -17,6 +17,7 @@ from ..arrays import (
     require,
     row_sums,
     to_numpy,
+    weighted_sum,
 )
 from ._base import Theta, Unit
 
@@ -178,7 +179,8 @@ class _FullGaussian(Gaussian):
         else:
             weighted = weight * mean
             more = 0.0 if further is None else weight * xp.sum(further[0], axis=0)
-        return Theta(xp.sum(weighted, axis=0), joint=-0.5 * matmul(weighted.T, mean) + more)
+        joint = -0.5 * matmul(weighted.T, mean) + more
+        return Theta(weighted_sum(weight, mean), joint=joint)
 
     def initial_theta(self, columns):
         """Return the normal distribution with the shrunk covariance of the columns."""
