@@ -229,11 +229,11 @@ def gaussian(repeats):
         ),
     ):
         runs = {}
-        for n in (5, 25):
+        for n in (5, 15):
             runs["fit", n] = lambda n=n, model=model: model.set_params(n_iter=n).fit(X)
             runs["needed", n] = lambda n=n, needed=needed: needed(n)
         seconds = timed(runs, repeats)
-        for epochs, first, last in (("5 epochs", 0, 5), ("20 more", 5, 25)):
+        for epochs, first, last in (("5 epochs", 0, 5), ("10 more", 5, 15)):
             each = {
                 kind: 1e3
                 * (seconds[kind, last] - seconds.get((kind, first), 0))

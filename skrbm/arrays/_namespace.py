@@ -122,6 +122,8 @@ def working_dtype(X: Array) -> Any:
 
 def below(noise: Array, threshold: Array) -> Array:
     """Return 1 where noise is below a threshold, else 0, in its dtype; may overwrite noise."""
+    if type(noise) is np.ndarray:  # the usual type is checked first
+        return (noise < threshold).astype(noise.dtype)
     if is_torch(noise):
         return noise.lt_(threshold)
     return cast(noise < threshold, noise.dtype)

@@ -173,7 +173,8 @@ class ChainPhase(ModelPhase):
             model = model.scaled(1.0 / n_counted)
         weights = self.weights(state)
         if weights is not None:  # of the rows where the chains have ended
-            state = self._at(machine, state, condition(machine, chains.layers[0]))
+            theta = condition(machine, chains.layers[0])
+            state = self._at(machine, state, theta, slice(None))
             model = self._moments(machine, chains)
             model = Moments((model.blocks[0]._replace(weight=cast(weights, X.dtype)),))
         return state, data, model
@@ -206,11 +207,11 @@ class ChainPhase(ModelPhase):
         (block,) = data.blocks
         drawn = machine.units[1].sample_rows(theta, block.means[1], slice(n, n + m), rng)
         state = state._replace(chains=Chains((visible, drawn)))
-        state = self._at(machine, state, theta.rows(slice(n, n + m)))
+        state = self._at(machine, state, theta, slice(n, n + m))
         return state, data, Moments((block._replace(weight=for_model),))
 
-    def _at(self, machine, state, theta):
-        """Return the state where chains have come to rows with such hidden units given these."""
+    def _at(self, machine, state, theta, rows):
+        """Return the state, where some rows of the hidden units' parameters are the chains'."""
         return state
 
     def advance(self, machine, state, X, rng):

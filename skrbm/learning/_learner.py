@@ -139,13 +139,13 @@ class BatchLearner:
 
     def average(self, training):
         """Move the average of the parameters after a step, if there is to be one."""
-        machine, keeps_zeros = training.machine, self.optimizer.makes_zeros
+        machine, before = training.machine, training.average
         if not self.averages:
             training.average = None
-        elif training.average is None:
-            training.average = Average.of(machine, keeps_zeros)
+        elif before is None:
+            training.average = Average.of(machine, self.optimizer.makes_zeros)
         else:
-            training.average = training.average.moved(machine, keeps_zeros)
+            training.average = before.moved(machine, self.optimizer.makes_zeros)
 
 
 def _means(reports):

@@ -65,9 +65,12 @@ class MachineGradient(Gradient):
 
     def own(self):
         """Return the gradient by the parameters of the units, a list of arrays."""
-        layers = zip(self.machine.thetas, self.slopes, strict=True)
-        pairs = [pair for theta, slopes in layers for pair in zip(theta, slopes, strict=True)]
-        return [slope for part, slope in pairs if part is not None]
+        return [
+            slope
+            for theta, slopes in zip(self.machine.thetas, self.slopes, strict=True)
+            for part, slope in zip(theta, slopes, strict=True)
+            if part is not None
+        ]
 
     def at(self, places):
         return [slopes.field for slopes in self.slopes]

@@ -76,8 +76,8 @@ class WeightedPhase(ChainPhase):
         more = Weighted(log_weights, xp.take(energies, index, axis=0))
         return state._replace(chains=chains, more=more)
 
-    def _at(self, machine, state, theta):
-        energies = _energies(machine, state.chains.layers[0], theta)
+    def _at(self, machine, state, theta, rows):
+        energies = _energies(machine, state.chains.layers[0], theta.rows(rows))
         return state._replace(more=state.more._replace(energies=energies))
 
     def weights(self, state):

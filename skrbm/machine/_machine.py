@@ -68,12 +68,12 @@ class Machine:
         """Dtype of all parameters, states and chains."""
         return self.weights[0].dtype if self.weights else self.thetas[0].field.dtype
 
-    @property
+    @cached_property
     def n_units(self) -> tuple[int, ...]:
         """Number of units of each layer."""
         return tuple([theta.field.shape[-1] for theta in self.thetas])
 
-    @property
+    @cached_property
     def n_rows(self) -> int | None:
         """Number of rows that have their own parameters, None if all rows share them."""
         own = [
