@@ -1,6 +1,7 @@
 """Whether two estimators are the same, down to arrays within arrays of objects."""
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 
 
@@ -19,6 +20,8 @@ def assert_same(one, other):
         assert set(one) == set(other)
         for name in one:
             assert_same(one[name], other[name])
+    elif sp.issparse(one):
+        assert_same(*((x.shape, x.data, x.indices, x.indptr) for x in (one, other)))
     elif isinstance(one, np.random.Generator):
         assert_same(one.bit_generator.state, other.bit_generator.state)
     elif isinstance(one, np.random.RandomState):

@@ -12,6 +12,7 @@ from ..arrays import (
     are_finite,
     cast,
     copied,
+    is_finite,
     matmul,
     namespace,
     numbers,
@@ -173,6 +174,23 @@ class Machine:
         known = (W for W in self.weights if 0 not in W.shape)
         ends = ((value_range(W), float(namespace(W).finfo(W.dtype).max)) for W in known)
         return all(max(-least, most) <= largest**0.5 for (least, most), largest in ends)
+
+    def check(self) -> None:
+        """Raise ValueError unless all parameters are finite, and of the shapes that units need."""
+        W, sizes = self.weights[0], self.n_units
+        if not len(self.units) == len(sizes) == len(self.weights) + 1:
+            raise ValueError(f"parameters of {len(sizes)} layers, but units {self.units}")
+        if not namespace(W).isdtype(W.dtype, "real floating"):
+            raise ValueError(f"weights must be floating-point numbers, got {W.dtype}")
+        for n, m, W in zip(sizes[1:], sizes, self.weights, strict=False):
+            if tuple(W.shape) != (n, m) or not bool(is_finite(W)):
+                raise ValueError(f"weights must be finite, of shape {n, m}, got {tuple(W.shape)}")
+        for unit, theta, n in zip(self.units, self.thetas, sizes, strict=True):
+            if not unit.default_theta(n, W).is_like(theta):
+                raise ValueError(f"parameters of {n} {unit} units are missing or not finite")
+            improper = unit.is_improper(theta)
+            if improper is not None and bool(namespace(improper).any(improper)):
+                raise ValueError(f"precisions of {unit} units must be positive")
 
     def has_finite_thetas(self) -> Any:
         """Whether no unit's own parameter is infinite or NaN, which is cheap to check.

@@ -12,6 +12,7 @@ from pathlib import Path
 from zipfile import ZIP_STORED, ZipFile, is_zipfile
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from .._sklearn import is_of_scikit_learn
@@ -94,7 +95,8 @@ def load(path, *, device=None):
     Raises
     ------
     ValueError
-        If the file was not written by :func:`save`, or by a later release of skrbm.
+        If the file was not written by :func:`save`, or by a later release of skrbm, or its
+        estimator has parameters that ``fit`` refuses, or arrays that do not fit each other.
     ImportError
         If it has arrays of a library that is not installed.
     """
@@ -127,8 +129,9 @@ def read(path, *names, device=None):
         except ImportError:
             raise
         except Exception as error:
+            reason = str(error).rstrip(".").replace(". Got ", ", got ")  # scikit-learn's
             raise ValueError(
-                f"{path}, which was written by skrbm {release}, cannot be read: {error}"
+                f"{path}, which was written by skrbm {release}, cannot be read: {reason}"
             ) from error
 
 
@@ -193,6 +196,9 @@ class _Writer:
             if value.dtype.hasobject:
                 return {"objects": self.tree(value.tolist(), path)}
             return {"array": self._number(value, value)}
+        if isinstance(value, sp.csr_array):
+            parts = [value.data, value.indices, value.indptr, value.shape]
+            return {"sparse": self.tree(parts, path)}
         library = type(value).__module__.partition(".")[0]
         if is_foreign(value) and library in _LIBRARIES:
             number = self._number(value, to_numpy(value))
@@ -239,6 +245,7 @@ class _Reader:
             "scalar": lambda number: self._stored(number)[()],
             "objects": lambda items: np.array(self.value(items), dtype=object),
             "array": self._stored,
+            "sparse": self._sparse,
             "seed": lambda state: np.random.SeedSequence(**self.value(state)),
             "generator": self._generator,
         }
@@ -260,6 +267,12 @@ class _Reader:
         if number not in self._arrays:
             self._arrays[number] = self._archive[str(number)]
         return self._arrays[number]
+
+    def _sparse(self, content):
+        data, indices, ends, shape = self.value(content)
+        found = sp.csr_array((data, indices, ends), shape=shape)
+        found.check_format()  # of indices out of range
+        return found
 
     def _foreign(self, array, library, device):
         if library not in _LIBRARIES:
@@ -303,4 +316,18 @@ class _Reader:
         found = cls.__new__(cls)
         has_own = hasattr(cls, "__setstate__") and not issubclass(cls, BaseEstimator)
         (found.__setstate__ if has_own else vars(found).update)(values)
+        if issubclass(cls, BaseEstimator):
+            _check(found)
         return found
+
+
+def _check(estimator):
+    """Raise ValueError unless an estimator has parameters that ``fit`` takes, and fitted arrays."""
+    estimator._validate_params()
+    if hasattr(estimator, "components_"):
+        machine, starts = estimator.machine_, getattr(estimator, "starts_", None)
+        machine.check()
+        if [*map(type, getattr(estimator, "units_", machine.units))] != [*map(type, machine.units)]:
+            raise ValueError(f"units_ must be {machine.units}, got {estimator.units_}")
+        if starts is not None and starts.shape[1:] != machine.n_units[:1]:
+            raise ValueError(f"starts_ must have {machine.n_units[0]} columns, got {starts.shape}")

@@ -58,6 +58,10 @@ class ConditionalMachine:
     def leaves(self):
         return tuple(getattr(self, name) for name in PARAMETERS)
 
+    def check(self):
+        """Raise ValueError unless all parameters are finite, and their shapes agree."""
+        machine_of(**dict(zip(PARAMETERS, self.leaves, strict=True)))
+
     def with_leaves(self, leaves):
         return ConditionalMachine(self.units, *leaves)
 
