@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.signal import lfilter
 from scipy.stats import norm
 
-from skrbm.evaluation._mixing import mixing, r_hat
+from skrbm.evaluation._mixing import autocorrelation, integrated_time, mixing, r_hat
 
 
 def autoregressive(phi, n_steps, n_chains, generator):
@@ -32,6 +32,23 @@ def test_autoregressive_chains(phi):
     # The stated error has the size of the spread, which 30 runs know to a part of 13 %.
     assert 0.5 < np.mean([m.time_std for m in found]) / times.std() < 2
     assert all(0.999 < m.r_hat < 1.05 for m in found)
+
+
+def test_autocorrelation_is_the_mean_product():
+    x = np.random.default_rng(0).standard_normal((7, 3)).cumsum(axis=0) + np.array([0, 1, 5])
+    centred, n = x - x.mean(axis=0), 7
+    gamma = np.array([(centred[: n - t] * centred[t:]).sum(axis=0).mean() / n for t in range(n)])
+    within = gamma[0] * n / (n - 1)
+    total = within * (n - 1) / n + x.mean(axis=0).var(ddof=1)
+    expected = 1 - (within - gamma * n / (n - 1)) / total
+    assert autocorrelation(x)[1:] == pytest.approx(expected[1:], rel=1e-12)
+    assert autocorrelation(x)[0] == 1
+
+
+def test_the_sum_ends_at_the_first_pair_that_is_not_positive_and_decreases():
+    rho = np.array([1, 0.5, 0.1, 0.1, 0.3, 0.2, -0.2, 0.1, 0.9, 0.9])
+    assert integrated_time(rho, 100) == (pytest.approx(2 * (1.5 + 0.2 + 0.2) - 1), 6)
+    assert integrated_time(np.array([1, -0.99, 0.1, -0.3]), 100)[0] == pytest.approx(0.5)
 
 
 def scores_of_two_groups(distance):
