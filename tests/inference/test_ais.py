@@ -16,7 +16,7 @@ from scipy.special import expit, logsumexp
 
 from skrbm.arrays import make_rng
 from skrbm.evaluation import log_partition, reverse_log_partition
-from skrbm.inference import AIS
+from skrbm.inference import AIS, LogPartition
 from skrbm.machine import Machine, uncoupled
 from skrbm.units import Bernoulli, Theta
 
@@ -115,6 +115,42 @@ def test_the_change_by_slower_annealing_widens_the_interval():
     machine = Machine((Bernoulli(), Bernoulli()), thetas, (W,))
     found = AIS(n, 20).log_partition(machine, make_rng(0, W))
     assert found.std > 3 * np.sqrt((1 / found.ess - 1 / n) * n / (n - 1))
+
+
+def estimates(monkeypatch, ess, trials, runs):
+    """log Z by AIS of a machine with two bases, whose estimates are given, and those taken."""
+    taken = []
+
+    def estimate(self, machine, base, betas, rng, samples=None):
+        number = float(base.thetas[0].field[0]) != float(machine.thetas[0].field[0])
+        taken.append((len(betas) - 1, int(number)))
+        value, std = (runs if len(betas) == 101 else trials)[number]
+        return LogPartition(value, std, ess, 100)
+
+    monkeypatch.setattr(AIS, "_estimate", estimate)
+    machine = make(PAIRS[0])
+    return AIS(schedule=100).log_partition(machine, make_rng(0, machine.weights[0])), taken
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_bases_compete_where_few_chains_are_effective(monkeypatch, order):
+    """The run that is surely larger counts, and its error grows by what sets it apart."""
+    trials, runs = [(10.0, 0.3), (9.0, 0.3)][::order], [(10.2, 0.3), (12.0, 0.4)][::order]
+    found, taken = estimates(monkeypatch, 20.0, trials, runs)
+    assert sorted(taken) == [(25, 0), (25, 1), (100, 0), (100, 1)]
+    assert found.value == 12.0
+    assert_allclose(found.std**2, 0.4**2 + 3.0**2 - 0.4**2 - 0.3**2)  # since the trial
+    found, _ = estimates(monkeypatch, 20.0, [(11.9, 0.3), (12.1, 0.3)], runs)
+    assert_allclose(found.std**2, 0.4**2 + 1.8**2 - 0.4**2 - 0.3**2)  # from the other run
+
+
+@pytest.mark.parametrize("ess, worse", [(60.0, 9.0), (20.0, 7.0)])
+def test_bases_do_not_compete_where_one_is_enough(monkeypatch, ess, worse):
+    """Most of its chains are effective, or the other trial is 7 standard errors below."""
+    trials, runs = [(10.0, 0.3), (worse, 0.3)], [(10.2, 0.3), (12.0, 0.4)]
+    found, taken = estimates(monkeypatch, ess, trials, runs)
+    assert taken == [(25, 0), (25, 1), (100, 0)]
+    assert found == LogPartition(10.2, 0.3, ess, 100)
 
 
 def test_without_couplings_every_chain_gives_the_exact_value():
