@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm import RatingRBM
 from skrbm.arrays import make_rng
-from skrbm.inputs import Effects, seen_entries
+from skrbm.inputs import Effects, SeenRows, seen_entries
 from skrbm.learning import SGD, SeenPhase
 from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Gaussian, Theta
@@ -57,6 +57,27 @@ def test_ratings_that_are_spread_evenly_are_learnt():
     X = np.where(generator.random(means.shape) < 0.05, found, np.nan)
     filled, new = RatingRBM(10, random_state=0).fit(X).impute(X), np.isnan(X)
     assert np.corrcoef(filled[new], means[new])[0, 1] > 0.6
+
+
+def test_few_users_at_a_time_do_not_undo_what_is_learnt():
+    """The penalty is that of all users so far.
+
+    Errors for six seeds are 0.59 to 0.61, and 0.73 to 0.77 with the penalty of five users.
+    """
+    whole, X = ratings()
+    rbm = RatingRBM(n_components=5, random_state=0).fit(X[:150])
+    for start in [*range(150, 300, 5)] * 3:
+        rbm.partial_fit(X[start : start + 5])
+    assert error(rbm.impute(X), whole, X) < 0.68
+
+
+def test_mean_share_is_that_of_the_other_users():
+    seen = np.random.default_rng(0).random((12, 5)) < 0.4
+    weights = np.arange(12) % 3
+    repeated = np.repeat(seen, weights, axis=0)
+    shares = [np.delete(repeated, u, axis=0)[:, i].mean() for u, i in np.argwhere(repeated)]
+    rows = SeenRows(sp.csr_array(seen.astype(float)), weights.astype(float))
+    assert_allclose(rows.mean_share, np.mean(shares))
 
 
 def test_a_sparse_array_stores_what_is_rated():

@@ -19,7 +19,7 @@ from skrbm.evaluation._agreement import (
     compared_moments,
     neighbours,
 )
-from skrbm.inference import Gibbs
+from skrbm.inference import Gibbs, Tempering
 from skrbm.inputs import Coordinates
 from skrbm.learning import SGD
 from skrbm.machine import Machine
@@ -83,6 +83,16 @@ def test_chains_along_a_ladder_mix_where_gibbs_chains_do_not():
         machine, np.repeat([[0.0], [1.0]], 50, axis=0) + np.zeros(6), method="tempering"
     )
     assert np.abs(mean.moments[0].samples - 0.5).max() < 0.25
+
+
+@pytest.mark.parametrize(
+    "n_rungs, options", [(2, {"n_steps": 200}), (12, {"n_chains": 4, "n_steps": 8})]
+)
+def test_ladders_with_gaps_or_few_round_trips_are_not_connected(n_rungs, options):
+    d = diagnose(two_modes(24.0), method=Tempering(n_rungs), random_state=0, **options)
+    assert "ladder_connected" in d.failed
+    assert (d.exchanges.acceptance.min() < 0.1) == (n_rungs == 2)
+    assert (d.exchanges.round_trips.sum() < 100) == (n_rungs == 12)
 
 
 def test_the_time_of_a_machine_is_that_of_its_transition_matrix():

@@ -244,3 +244,25 @@ def test_clamped_mean_is_the_conditional_expectation(kinds):
     error = means.std(axis=0, ddof=1) / np.sqrt(n)
     assert (np.abs(means.mean(axis=0) - exact) <= 5 * error + 1e-12)[~observed].all()
     assert_array_equal(X, np.repeat(row[None], n, axis=0))
+
+
+@pytest.mark.parametrize("n_steps, averaged", [(1, [1]), (2, [2]), (3, [2, 3]), (4, [3, 4])])
+def test_clamped_mean_is_of_the_second_half_of_the_sweeps(n_steps, averaged):
+    """Nothing is observed: the mean after k sweeps is that of a chain of this length.
+
+    The numbers of sweeps are told apart: a sweep more or less moves a mean by more than twice the
+    tolerance of 0.01, which is at least 5 standard errors.
+    """
+    machine = make(("bernoulli", "bernoulli"), seed=11, strength=2.5)
+    exact, row, n = Exact(machine), np.array([1.0, 0.0, 1.0]), 50_000
+    chains = [chain_distribution(exact, row, k) for k in range(n_steps + 2)]
+    expected = [p @ visible for visible, _, p, _ in chains]
+    X = np.repeat(row[None], n, axis=0)
+    means = clamped_mean(machine, X, np.zeros(X.shape, bool), make_rng(14, X), n_steps)
+    truth = np.mean([expected[k] for k in averaged], axis=0)
+    assert 5 * means.std(axis=0).max() / np.sqrt(n) < 0.01
+    assert_allclose(means.mean(axis=0), truth, atol=0.01)
+    for others in ([k - 1 for k in averaged], averaged[1:], [averaged[0] - 1, *averaged]):
+        if others:
+            other = np.mean([expected[k] for k in others], axis=0)
+            assert np.abs(other - truth).max() > 0.02

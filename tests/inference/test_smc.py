@@ -15,6 +15,8 @@ from skrbm.arrays import make_rng
 from skrbm.evaluation import SMC, LogPartition, log_partition
 from skrbm.inference._annealing import resampled_index
 
+SMC_RUNS = SMC._runs
+
 MACHINES = {
     "binary": random_machine(("bernoulli", "bernoulli"), (7, 6), 0, 1.0),
     "strong": random_machine(("bernoulli", "bernoulli"), (8, 8), 1, 6.0),
@@ -71,6 +73,24 @@ def test_no_more_sweeps_than_allowed():
     assert more.std < found.std / 2  # three times as many temperatures at least, of about 8
 
 
+def test_no_smaller_error_than_the_round_before_lets_expect(monkeypatch):
+    """Runs of the trial are spread, and those of the first round equal by chance."""
+    spread, lengths = np.linspace(0, 0.5, 16), []
+
+    def runs(self, machine, base, betas, rng, resample=0.5, samples=None):
+        if callable(betas):
+            return SMC_RUNS(self, machine, base, betas, rng, resample)
+        lengths.append(len(betas) - 1)
+        is_trial = len(lengths) <= 2  # there are two bases
+        return 3.0 + (spread if is_trial else np.zeros(16))
+
+    monkeypatch.setattr(SMC, "_runs", runs)
+    machine = MACHINES["binary"]
+    found = SMC(std=1.0).log_partition(machine, make_rng(0, machine.weights[0]))
+    assert len(lengths) == 3 and found.value == 3.0
+    assert_allclose(found.std, spread.std(ddof=1) / 4 * np.sqrt(lengths[0] / lengths[2]))
+
+
 def test_interval_is_that_of_student():
     assert LogPartition(3.0).interval == (3.0, 3.0)
     low, high = LogPartition(3.0, 0.1, 10.0, 16).interval
@@ -89,6 +109,17 @@ def test_rows_are_drawn_within_their_groups():
     assert_array_equal(index // n, np.repeat(np.arange(n_groups), n))
     assert (np.abs(counts - shares) < 1).all()
     assert_allclose(np.exp(new).reshape(n_groups, n), np.repeat(weights.mean(1)[:, None], n, 1))
+
+
+def test_groups_that_are_effective_stay():
+    log_weights = np.array([0.0, 0.1, 0.2, 0.0, -9.0, -9.0])  # 99 % and 33 % effective
+    index, new = resampled_index(log_weights, make_rng(0, log_weights), 0.5, 2)
+    assert_array_equal(index, [0, 1, 2, 3, 3, 3])
+    assert_array_equal(new[:3], log_weights[:3])
+    assert_allclose(new[3:], np.log((1 + 2 * np.exp(-9)) / 3))
+    index, new = resampled_index(log_weights, make_rng(0, log_weights), 0.2, 2)
+    assert index is None
+    assert_array_equal(new, log_weights)
 
 
 @pytest.mark.parametrize("bad", [{"n_runs": 1}, {"n_chains": 0}, {"std": 0}, {"max_sweeps": 0}])

@@ -9,7 +9,7 @@ from scipy import stats
 
 from skrbm.arrays import make_rng
 from skrbm.inference import Gibbs, GibbsLangevin, Langevin
-from skrbm.learning import CHAINS, CORRELATED, GRADIENTS, ChainPhase, Noise
+from skrbm.learning import CHAINS, CORRELATED, GRADIENTS, ChainPhase, Noise, remaining
 from skrbm.machine import Machine, condition
 from skrbm.units import Bernoulli, Theta
 
@@ -97,6 +97,15 @@ def test_noise_has_the_law_asked_for(sampler):
     theta = MACHINE.thetas[0]
     z = (free - theta.field / theta.precision) * np.sqrt(theta.precision)
     assert all(stats.kstest(z[:, i], "norm").pvalue > LEVEL / 3 for i in range(3))
+
+
+def test_directions_that_a_model_has_not_learnt_do_not_count():
+    """Independent chains with a third of the deviation of the data move by little."""
+    rng = np.random.default_rng(0)
+    rows, begin, end = rng.standard_normal((300, 3)), *rng.normal(0, 0.3, (2, 100, 3))
+    assert remaining(begin, end, rows) < CORRELATED
+    modes = np.where(rng.random((100, 3)) < 0.5, -1.0, 1.0)
+    assert remaining(modes + begin, modes + end, rows) > CORRELATED
 
 
 def test_chains_that_stay_in_modes_along_a_lesser_direction_are_correlated():

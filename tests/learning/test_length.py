@@ -30,6 +30,7 @@ from skrbm.learning import (
 from skrbm.learning._length import LengthState
 from skrbm.machine import data_moments
 from skrbm.machine import free_energy as own_free_energy
+from skrbm.units import UNITS, Bernoulli, Multinomial
 
 ROWS = all_rows(5)
 BINARY = ("bernoulli", "bernoulli")
@@ -88,6 +89,17 @@ def test_lengths_have_limits():
     assert after.rate == pytest.approx(0.2) and after.n_steps == 101  # sqrt(2 * 0.02)
     assert part == pytest.approx(0.2 / 5)
     assert rule.rejected(state) == (0.05, 1.0, 101)
+
+
+@pytest.mark.parametrize("visible", ["bernoulli", "gaussian", "truncated_gaussian"])
+def test_columns_add_to_the_divergence(visible):
+    """That of ten times as many columns is ten times as large, but that of words is of a row."""
+    units = UNITS[visible](), Bernoulli()
+    few, many = (StepLength.of_chains(units, n) for n in (200, 2000))
+    assert many.divergence == pytest.approx(10 * few.divergence) and many.cap == few.cap
+    units = Multinomial(np.array([3.0])), Bernoulli()
+    few, many = (StepLength.of_chains(units, n) for n in (2000, 20_000))
+    assert many == few
 
 
 # Learners.

@@ -24,6 +24,7 @@ from skrbm.learning import (
     LikelihoodMonitor,
     _tracking,
 )
+from skrbm.learning._likelihood import moment_mismatch
 from skrbm.machine import Machine, free_energy
 from skrbm.units import Bernoulli, Poisson, Theta
 
@@ -233,3 +234,22 @@ def test_the_end_is_compared_with_independent_units(above, std, warns, monkeypat
     message, _ = watch.warning(machine, None)
     assert (message is not None) == warns
     assert not warns or "below that of independent columns" in message
+
+
+def weights_of(n):
+    return np.full(n, 1.0), np.full(n, 1 / n)
+
+
+def test_moments_along_the_main_directions():
+    """Means that differ by 2 standard deviations, variances by a factor, in units of the rows."""
+    generator = np.random.default_rng(0)
+    scales, n = np.array([5.0, 1.0, 0.2]), 4000
+    rows, samples = (generator.standard_normal((n, 3)) * scales for _ in range(2))
+    counts, weights = weights_of(n)
+    assert moment_mismatch(rows, counts, samples, weights) is None
+    far = samples + np.array([0.0, 2.0, 0.0])
+    assert moment_mismatch(rows, counts, far, weights) == pytest.approx(2.5, abs=0.5)
+    wide = samples * np.array([1.0, 1.0, 2.0])  # 4 in place of 1
+    assert moment_mismatch(rows, counts, wide, weights) == pytest.approx(1.5, abs=0.3)
+    near = samples + 0.4 * scales
+    assert moment_mismatch(rows, counts, near, weights) is None

@@ -8,9 +8,9 @@ from scipy.special import expit, logsumexp
 
 from skrbm.arrays import make_rng
 from skrbm.estimators.frank_wolfe import _growth
-from skrbm.estimators.frank_wolfe._growth import Growth
+from skrbm.estimators.frank_wolfe._growth import Growth, Line
 from skrbm.estimators.frank_wolfe._mixture import Mixture
-from skrbm.estimators.frank_wolfe._samples import Data, ExactModel, SampledModel
+from skrbm.estimators.frank_wolfe._samples import Data, ExactModel, SampledModel, WeightedRows
 from skrbm.inference import Gibbs
 from skrbm.inputs import rows_of
 from skrbm.units import Bernoulli
@@ -126,6 +126,17 @@ def test_machines_stay_consistent(params):
     p = made.samples[0].weights
     atol = 0.1 if params["step"] == "joint" else 0.02
     assert_allclose(p @ all_rows(5), X.mean(axis=0), atol=atol)
+
+
+def test_a_step_is_as_long_as_new_samples_say():
+    """Samples of one configuration praise a unit that is off there; the model's say it is not."""
+    made = growth(all_rows(4))
+    made.samples = 2 * (WeightedRows(np.zeros((1, 4))),)
+    atom = np.array([1.0, 1, 1, 1, -1])
+    base = made.mixture._replace(units=(atom,), counts=np.zeros(1))
+    before = made.mixture
+    assert not made.search(Line("inserted", base, np.ones(1), unit=-1))
+    assert made.mixture is before
 
 
 def test_samples_do_as_sums_do():
