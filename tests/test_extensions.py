@@ -11,7 +11,7 @@ from _exact import Exact, log_likelihood
 from _machines import differences, gradient, parameters, random_machine
 from numpy.testing import assert_allclose
 
-from skrbm import RBM, TAPRBM
+from skrbm import RBM
 from skrbm.inference import METHODS, NaiveMeanField, solve
 from skrbm.machine import Block, Machine, Moments, data_moments, log_partition
 from skrbm.units import Bernoulli, Theta
@@ -80,10 +80,3 @@ def test_mean_field_has_the_solutions_of_the_package():
     assert_allclose(
         own.log_partition(machine, found.state), ours.log_partition(machine, truth.state)
     )
-
-
-def test_mean_field_trains():
-    X = np.random.default_rng(0).integers(2, size=(20, 4)).astype(float)
-    methods = load("mean_field")["MeanField"](), NaiveMeanField(max_iter=100)
-    first, second = (TAPRBM(2, n_iter=2, inference=m, random_state=0).fit(X) for m in methods)
-    assert_allclose(first.components_, second.components_, rtol=1e-6, atol=1e-10)

@@ -18,17 +18,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skrbm import evaluation
 from skrbm.arrays import (
     Columns,
-    add_products,
-    dense_rows,
-    from_numpy,
-    is_foreign,
     make_rng,
-    namespace,
-    sigmoid,
-    softplus,
-    softplus_sums,
     to_numpy,
-    working_dtype,
 )
 from skrbm.inference import (
     AIS,
@@ -129,29 +120,6 @@ def same_moments(library, moments, expected, machine, reference):
 
 
 # Parts.
-
-
-def test_backend(library):
-    x = np.array([[-300.0, -1.0, 0.0], [1e-3, 2.0, 300.0]], dtype=library.name)
-    library.close(sigmoid(library.array(x)), sigmoid(x))
-    library.close(softplus(library.array(x)), softplus(x))
-    sums = library.check(softplus_sums(library.array(x)), "float64")
-    assert_allclose(sums, np.logaddexp(0.0, x.astype(float)).sum(axis=-1), rtol=1e-6)
-    assert namespace(library.array(x)).__name__.split(".")[-1] in library.xp.__name__
-    assert is_foreign(library.array(x)) == (library.xp is not np)
-    assert working_dtype(library.array(x)) == library.dtype
-    assert_array_equal(to_numpy(from_numpy(np.arange(3), library.array(x))), np.arange(3))
-    assert from_numpy(np.array(2.0), library.array(x)).shape == ()
-    found, expected = Columns(library.array(x)), Columns(x)
-    for a, b in ((found.means, expected.means), (found.variances, expected.variances)):
-        assert_allclose(library.check(a, "float64"), b, **library.tolerance)
-    integers = library.xp.asarray(np.arange(6).reshape(3, 2))
-    index = from_numpy(np.array([2, 1]), integers)
-    library.close(dense_rows(integers, index, library.dtype), [[4, 5], [2, 3]])
-    out, left, right = library.array(np.ones((3, 2))), np.arange(12.0).reshape(4, 3), x.T[:2]
-    right = np.arange(8.0).reshape(4, 2)
-    result = add_products(out, [(library.array(left), library.array(right), 0.5)])
-    library.close(result, 1 + 0.5 * left.T @ right)
 
 
 @pytest.mark.parametrize("name", sorted(UNITS))

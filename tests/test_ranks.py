@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from _exact import log_likelihood
 from _processes import on_ranks
 from _same import assert_same, attributes
 from numpy.testing import assert_allclose, assert_array_equal
@@ -324,22 +323,3 @@ def test_an_interruption_of_one_rank_ends_all_after_the_same_epoch():
     (n, one), (other_n, other) = on_ranks(fitted)
     assert n == other_n == 4
     assert_array_equal(one, other)
-
-
-@pytest.mark.law
-def test_chains_of_two_ranks_learn_as_well_as_those_of_one_process():
-    # Means over 8 seeds of exact log-likelihoods, of which each has a standard error: they agree
-    # within 4 of them, which fails by chance in one of 10000 runs or so.
-    X = data(300)
-
-    def score(rbm):
-        return log_likelihood(rbm.machine_, X).mean()
-
-    def fitted(rank, seed):
-        rbm = RBM(3, batch_size=40, n_iter=15, random_state=seed)
-        return score(rbm.fit(X if rank is None else parts(X, rank)))
-
-    one = np.array([fitted(None, seed) for seed in range(8)])
-    two = np.array(on_ranks(lambda rank: [fitted(rank, seed) for seed in range(8)])[0])
-    error = np.sqrt((one.var(ddof=1) + two.var(ddof=1)) / 8)
-    assert abs(one.mean() - two.mean()) < 4 * error

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from _processes import on_ranks
-from sklearn.exceptions import ConvergenceWarning
 from test_ranks import data, parts
 
 from skrbm import RBM, BernoulliRBM, DeepTAPMachine, RBMClassifier
@@ -61,16 +60,3 @@ def test_ranks_need_to_begin_the_same_fit(begin, difference):
     for error in on_ranks(begin):
         with pytest.raises(ValueError, match=f"(?s){difference}.*rank"):
             raise error
-
-
-def test_all_ranks_warn_of_chains_that_do_not_mix():
-    rng = np.random.default_rng(0)
-    X = ((rng.random((400, 1)) < 0.5) ^ (rng.random((400, 30)) < 0.02)).astype(float)
-
-    def fitted(rank):
-        with pytest.warns(ConvergenceWarning) as found:
-            RBM(8, random_state=0).fit(parts(X, rank))
-        return [str(warning.message) for warning in found]
-
-    one, other = on_ranks(fitted)
-    assert one == other and len(one) == 1

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
-from skrbm import RBM, BernoulliRBM
+from skrbm import BernoulliRBM
 
 
 def two_modes(n_visible=24, n_hidden=12, seed=0):
@@ -42,11 +42,3 @@ def test_samples_of_a_large_machine_that_does_not_mix_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rbm.sample(10, method="gibbs", random_state=0)
-
-
-def test_samples_of_a_machine_that_mixes_do_not_warn():
-    X = np.random.default_rng(0).integers(2, size=(200, 20)).astype(float)
-    rbm = RBM(16, random_state=0).fit(X)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        rbm.sample(10, random_state=0)

@@ -284,14 +284,6 @@ def test_a_row_is_imputed_as_it_is_alone():
     assert_allclose(alone, imputer.transform(holes)[:5], rtol=1e-9)
 
 
-@pytest.mark.law
-def test_a_constant_column_is_imputed_by_its_value():
-    X = np.random.default_rng(0).normal(size=(60, 2))
-    X[:, 1] = 5e6
-    holes = np.where(np.eye(60, 2), np.nan, X)
-    assert RBMImputer(random_state=0).fit(holes).transform(holes)[1, 1] == 5e6
-
-
 def test_the_random_state_of_a_wrapper_determines_its_fit():
     X = np.where(np.random.default_rng(1).random((200, N_BITS)) < 0.2, np.nan, bits())
     imputers = [RBMImputer(RBM(2, n_iter=3), random_state=seed) for seed in (0, 0, 1)]
@@ -372,18 +364,6 @@ def test_scores_do_not_depend_on_units_of_measure(factors):
     spikes = np.log(factors[1]) * (rows[:, 1] == 0)  # which have probabilities
     assert_allclose(scores[0], scores[1] - spikes, rtol=1e-6)
     assert_allclose(*features, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.law
-def test_the_default_machine_of_sparse_rows_has_bits():
-    """Of items in two groups: rows with half of each are less probable than all others."""
-    groups = np.random.default_rng(0).permutation(np.repeat([[1, 0], [0, 1]], 150, axis=0))
-    X = csr_array(np.repeat(groups, 10, axis=1).astype(float))
-    detector = RBMOutlierDetector(random_state=0).fit(X)
-    assert type(detector.estimator_) is RBM
-    odd = csr_array(np.tile([[1.0, 0.0]], (1, 10)))
-    assert detector.score_samples(odd)[0] < detector.score_samples(X).min() - 5
-    assert detector.predict(odd)[0] == -1
 
 
 @pytest.mark.parametrize(

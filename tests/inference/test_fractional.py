@@ -12,8 +12,6 @@ from scipy import stats
 from skrbm.arrays import make_rng
 from skrbm.evaluation import log_partition, reverse_log_partition
 from skrbm.inference import AIS, Gibbs, clamped_mean, sample
-from skrbm.learning import CHAINS
-from skrbm.learning._chains import Run
 from skrbm.machine import free_energy
 from skrbm.units import Fractional, Theta
 
@@ -96,16 +94,6 @@ def test_sampler_leaves_the_distribution_invariant(counts, dtype, n_steps):
 
 @pytest.mark.law
 @every
-def test_chains_forget_their_start(counts):
-    machine, log_p, _ = fractional_machine(counts, 4)
-    rng = make_rng(2, machine.weights[0])
-    state = Gibbs().state_at(machine, np.zeros((50_000, 4)), rng)
-    state = sample(Gibbs(), machine, state, rng, 60)
-    assert_distribution(state.layers[0], log_p)
-
-
-@pytest.mark.law
-@every
 def test_annealing(counts):
     """AIS and reverse AIS within 6 standard errors: a probability of 2e-9 each, were it normal."""
     machine, log_p, log_z = fractional_machine(counts, 6, strength=1.0)
@@ -132,19 +120,3 @@ def test_clamped_mean_is_the_conditional_expectation(counts):
     assert_array_equal(means[:, observed], X[:, observed])
     error = means.std(axis=0, ddof=1) / np.sqrt(n)
     assert (np.abs(means.mean(axis=0) - p @ V[agree]) <= 5 * error + 1e-12).all()
-
-
-@every
-@pytest.mark.parametrize("start", ["persistent", "data"])
-def test_phases_leave_the_distribution_invariant(start, counts):
-    """Chains and data have one distribution: moments differ by noise only, within 5 errors."""
-    machine, log_p, _ = fractional_machine(counts, 4)
-    X, rng = drawn_rows(log_p, 20_000, 4), make_rng(6, machine.weights[0])
-    chains = Gibbs().state_at(machine, drawn_rows(log_p, 20_000, 4, seed=1), rng)
-    phase = CHAINS[start](Gibbs(2))
-    run, _, model = phase.phases(machine, Run(chains), X, rng)
-    mean = model.statistics(machine.units[0], 0).field
-    truth = np.exp(log_p) @ all_rows(4)
-    error = np.sqrt(truth * (1 - truth) / 20_000)
-    assert (np.abs(mean - truth) < 5 * error).all()
-    assert_distribution(run.chains.layers[0], log_p)

@@ -156,24 +156,6 @@ def test_equal_rows_are_not_split():
     assert validation is None and list(train) == [0]
 
 
-def test_hashes_tell_rows_and_weights_apart():
-    X, weights = data(n=2500, n_columns=40), np.ones(2500)
-    others = X.copy()
-    others[2400, 3] = 1 - others[2400, 3]
-
-    def hashed(X, weights):
-        rows = DistinctRows([X], weights)
-        return rows.hashed(lambda positions: [X[rows.index[positions]]])
-
-    order = np.random.default_rng(0).permutation(2500)
-    heavier = weights + (np.arange(2500) == 7)
-    first = hashed(X, weights)
-    assert hashed(X[order].astype(np.float32), weights) == first
-    assert (
-        len({first, hashed(others, weights), hashed(X, heavier), hashed(X[1:], weights[1:])}) == 4
-    )
-
-
 # ------------------------------------------------------------------------------- checks
 
 

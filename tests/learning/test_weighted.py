@@ -97,19 +97,6 @@ def weights_by(machine, rows, first):
     return weights / weights.sum()
 
 
-def test_weights_grow_by_the_change_of_the_density():
-    """Rows stay where they are, as long as half of them or more are effective."""
-    first, machine = (random_machine(("bernoulli",) * 2, (5, 3), 0, s) for s in (0.5, 0.6))
-    rows, rng = all_rows(5), make_rng(0, np.ones(1))
-    before = np.random.default_rng(0).normal(0, 0.1, len(rows))
-    state = Weighted(before, free_energy(first, rows))
-    found, after = reweighted(machine, rows, state, rng)
-    expected = weights_by(machine, rows, first) * np.exp(before)
-    assert_array_equal(found, rows)
-    assert_allclose(PHASE.weights(Run(None, more=after)), expected / expected.sum(), rtol=1e-10)
-    assert_allclose(after.energies, free_energy(machine, rows), rtol=1e-12)
-
-
 def test_resampling_keeps_weighted_means():
     """Each row is taken as often as its weight says, but for a fraction of one, and on average so.
 

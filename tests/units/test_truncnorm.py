@@ -8,11 +8,10 @@ and the variance itself for the variance.
 import numpy as np
 import pytest
 from _exact import Line
-from _libraries import OTHER_LIBRARIES
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from scipy import stats
 
-from skrbm.arrays import make_rng, to_numpy
+from skrbm.arrays import make_rng
 from skrbm.units import _truncnorm
 from skrbm.units._truncnorm import mode, moments, sample
 
@@ -207,33 +206,6 @@ def test_samples_follow_the_law(name, dtype):
         u = low + (high - low) * np.random.default_rng(0).random(n)
     assert stats.kstest(u, "uniform").pvalue > 1e-6
     assert abs(stats.pearsonr(u[1:], u[:-1]).statistic) < 5 / np.sqrt(n)
-
-
-@pytest.mark.arrays
-@dtypes
-@pytest.mark.parametrize("library", OTHER_LIBRARIES)
-def test_array_libraries(library, dtype):
-    pytest.importorskip("array_api_compat")
-    xp = pytest.importorskip(library)
-    U, V, lo, hi = draws(3000, np.random.default_rng(7), dtype)
-    width, tolerance = hi.astype(float) - lo, 1e-11 if dtype == np.float64 else 2e-5
-    for bounds in ((lo, hi), (-0.5, 1.25)):
-        size = width if bounds[0] is lo else 1.75
-        others = [xp.asarray(part) for part in (U, V)]
-        limits = [xp.asarray(bound) if bound is lo or bound is hi else bound for bound in bounds]
-        own = [*mean_variance(U, V, *bounds), log_mass(U, V, *bounds), mode(U, V, *bounds)]
-        their = [*mean_variance(*others, *limits), log_mass(*others, *limits)]
-        their.append(mode(*others, *limits))
-        assert all(part.dtype == others[0].dtype for part in their)
-        mean, variance, mass, top = (to_numpy(part).astype(float) for part in their)
-        assert (np.abs(mean - own[0]) <= tolerance * size + np.finfo(dtype).eps * abs(mean)).all()
-        assert_allclose(variance, own[1], rtol=tolerance)
-        assert_allclose(mass, own[2], rtol=tolerance, atol=tolerance)
-        assert_array_equal(top, own[3])
-    drawn = sample(others[0], others[1], *limits, make_rng(0, others[0]))
-    assert drawn.dtype == others[0].dtype
-    x = to_numpy(drawn)
-    assert ((x >= -0.5) & (x <= 1.25)).all()
 
 
 # The fit of parameters to moments.
