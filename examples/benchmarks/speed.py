@@ -47,8 +47,7 @@ from skrbm import (
 )
 from skrbm.arrays import make_rng
 from skrbm.evaluation import pseudo_log_likelihood
-from skrbm.inference import Gibbs, GibbsLangevin, Tempering, ladder_of, sample
-from skrbm.learning import remaining
+from skrbm.inference import Gibbs, GibbsLangevin, Tempering, ladder_of, remaining, sample
 
 
 def timed(runs, repeats):

@@ -31,6 +31,7 @@ from ..inference import (
     completed,
     draw_visible,
     own_bases,
+    remaining,
     resolve,
     rows_with_holes,
     sample,
@@ -39,7 +40,7 @@ from ..inference import (
     with_rows,
 )
 from ..inputs import check_held, into_support, split_missing
-from ..learning import CORRELATED, N_SWEEPS, most_rows, remaining
+from ..learning import CORRELATED, N_SWEEPS, most_rows
 from ..machine import check_has_integral, condition, uncoupled
 from ._encoded import blocks_of, by_blocks, decoded, takes_table
 from ._log_partition import kept_with_parameters

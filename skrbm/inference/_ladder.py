@@ -28,8 +28,7 @@ from ._annealing import anneal, own_bases, resampled
 from ._clamped import clamped
 from ._fixed_point import choose
 from ._gibbs import Gibbs, samples_exactly
-from ._log_partition import LogPartition, independent_log_partition, mean_of_weights
-from ._sampler import draw_visible, last_visible, metropolis
+from ._sampler import draw_visible, last_visible, metropolis, remaining
 
 # Building a ladder.
 _MOST_CHAINS, _MOST_RUNGS = 200, 100  # chains that are annealed, and rungs
@@ -40,11 +39,6 @@ _SMALLEST = 1e-3  # distance of two rungs in inverse temperature
 _PRECISION = 0.05  # of this distance, relative
 _CLOSE = 0.5  # acceptance, relative to the target, below which a rung is inserted
 _ROUNDS = 3  # of insertions, at most
-# Estimates of log Z are equally good within so many standard errors, and nats.
-_SURE, _AS_GOOD = 3.0, 2.0
-# Independent units reach a sample if it is accepted at this rate, averaged over so many proposals;
-# and the machine if they reach all but this part of its samples.
-_RARE, _PROPOSED, _FEW = 0.01, 500, 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,8 +275,8 @@ def ladder_of(machine, rng, *, visible=None, n_samples=200, n_sweeps=100) -> Lad
     exchanges with the rung below should be accepted. Then all rungs are sampled together. A rung is
     inserted between neighbours that exchange less than half as often, and all are sampled again. Of
     more than 100 rungs, the last are farther apart. If annealing starts from several kinds of
-    independent units, the ladder with the most rungs is taken of those whose estimates of log Z are
-    among the largest: a smaller one has missed a mode, and so may a short ladder have.
+    independent units, the last rung of each ladder starts at samples of all of them, and the ladder
+    whose chains then mix best is taken: from some units not all modes can be reached.
 
     Parameters
     ----------
@@ -324,8 +318,7 @@ def ladder_of(machine, rng, *, visible=None, n_samples=200, n_sweeps=100) -> Lad
     rng = rng if hasattr(rng, "signed") else make_rng(rng, machine.weights[0])
     n, bases = min(n_samples, _MOST_CHAINS), own_bases(machine, visible)
     trials = [_climbed(machine, base, rng, n) for base in bases]
-    machines, rows = _chosen(trials)
-    rows, rates = _mixed(machines, rows, n_sweeps, rng)
+    machines, rows, rates = _that_mixes(trials, n_sweeps, rng)
     for _ in range(_ROUNDS):
         apart = rates < _CLOSE * _ACCEPTANCE
         if not apart.any() or len(machines) >= _MOST_RUNGS:
@@ -344,10 +337,10 @@ def ladder_of(machine, rng, *, visible=None, n_samples=200, n_sweeps=100) -> Lad
 
 
 def _climbed(machine, visible, rng, n_samples):
-    """Return machines from independent units on, samples of each, and an estimate of log Z."""
+    """Return machines from independent units on, and samples of each."""
     base, beta = uncoupled(machine, visible), 0.0
     rows = draw_visible(base, rng, n_samples)
-    machines, samples, log_z, variance = [base], [rows], independent_log_partition(base), 0.0
+    machines, samples = [base], [rows]
 
     def excess(now):
         if now == beta:
@@ -362,12 +355,10 @@ def _climbed(machine, visible, rng, n_samples):
             now = min(1.0, max(found, beta + _SMALLEST))
         betas = np.linspace(beta, now, _SWEEPS + 1)
         ends = anneal(machine, base, betas, (rows, None), rng, resample=0.5)
-        gain = mean_of_weights(to_numpy(ends.log_weights))
-        log_z, variance = log_z + gain.value, variance + gain.std**2
         rows, beta = resampled(ends.layers[0], ends.log_weights, rng), now
         machines.append(interpolate(base, machine, beta) if beta < 1 else machine)
         samples.append(rows)
-    return machines, tuple(samples), LogPartition(log_z, float(np.sqrt(variance)))
+    return machines, tuple(samples)
 
 
 def predicted_rate(gains) -> float:
@@ -398,24 +389,16 @@ def _mixed(machines, rows, n_sweeps, rng):
         return rows, sums / counts
 
 
-def _chosen(trials):
-    """Return machines and samples of one of several results of :func:`_climbed`.
+def _that_mixes(trials, n_sweeps, rng):
+    """Return machines, samples and exchange rates of the ladder whose chains mix best.
 
-    A machine that is near independent units needs no rungs between: these often reach nearly all
-    samples that came from other units.
+    After ``n_sweeps`` its chains depend least on where they have started: at samples of all trials.
     """
-    for machines, rows, _ in trials:
-        if len(machines) == 2:
-            samples = namespace(rows[0]).concat([trial[1][-1] for trial in trials], axis=0)
-            proposed = to_numpy(gains_of(*machines, last_rows(rows[0], _PROPOSED)))
-            gains = to_numpy(gains_of(*machines, samples))
-            rates = np.exp(np.minimum(proposed - gains[:, None], 0.0)).mean(axis=1)
-            if (rates >= _RARE).mean() >= 1 - _FEW:
-                return machines, rows
-    top = max((log_z for *_, log_z in trials), key=lambda log_z: log_z.value)
-
-    def is_as_good(log_z):
-        return log_z.value >= top.value - min(_SURE * np.hypot(log_z.std, top.std), _AS_GOOD)
-
-    found = [trial for trial in trials if is_as_good(trial[2])] or trials
-    return max(found, key=lambda trial: (len(trial[0]), trial[2].value))[:2]
+    xp, n = namespace(trials[0][1][-1]), trials[0][1][-1].shape[0]
+    starts = xp.concat([rows[-1] for _, rows in trials], axis=0)
+    starts = xp.take(starts, rng.permutation(starts.shape[0])[:n], axis=0)
+    begin, found = to_numpy(starts), []
+    for machines, rows in trials:
+        rows, rates = _mixed(machines, (*rows[:-1], starts), n_sweeps, rng)
+        found.append((remaining(begin, to_numpy(rows[-1]), begin), machines, rows, rates))
+    return min(found, key=lambda trial: trial[0])[1:]

@@ -3,12 +3,15 @@
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
 from .._checks import check_count, look_up, unwritten
-from ..arrays import cast, joined_rows, like, namespace, row_blocks
+from ..arrays import cast, joined_rows, like, main_directions, namespace, row_blocks
 from ..machine import conditional, data_moments
 from ._needs import InferenceMethod
 
 _BLOCK_ELEMENTS = 2**21  # visible values that are drawn together
+_DIRECTIONS = 8  # along which the autocorrelation of chains is measured
 
 
 class Chains(NamedTuple):
@@ -186,3 +189,24 @@ def metropolis(log_ratio, rng):
     rate = xp.exp(xp.clip(log_ratio, None, 0.0))
     accepted = cast(rng.uniform(tuple(log_ratio.shape)), log_ratio.dtype) < rate
     return accepted, xp.where(log_ratio == log_ratio, rate, 0.0)
+
+
+def remaining(begin, end, rows):
+    """Return the autocorrelation of chains from one step to another, a float.
+
+    It is the largest one along the first eight principal directions of data: 1 less the variance of
+    the displacement of the chains, over twice the variance of the data. Directions along which the
+    chains are much narrower than the data do not count, since the machine has not learnt them yet.
+
+    Parameters
+    ----------
+    begin, end : ndarray of shape (n_chains, n_visible)
+    rows : ndarray of shape (n_rows, n_visible)
+        The data.
+    """
+    mean = rows.mean(axis=0, dtype=np.float64)
+    directions, _ = main_directions(rows - mean, _DIRECTIONS)
+    moved, data = (np.var(x @ directions, axis=0) for x in (end - begin, rows))
+    first, last = (np.mean(((x - mean) @ directions) ** 2, axis=0) for x in (begin, end))
+    correlation = 1 - moved / (2 * data + 1e-300)
+    return float(np.max(correlation, initial=0.0, where=first + last >= data))

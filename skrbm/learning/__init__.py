@@ -10,7 +10,6 @@ from ._chains import (
     Noise,
     NoisePhase,
     most_rows,
-    remaining,
 )
 from ._counted import CountedDataPhase, CountedPhase
 from ._early_stopping import EarlyStopping

@@ -14,12 +14,20 @@ from ..arrays import (
     is_sparse,
     joined_rows,
     like,
-    main_directions,
     namespace,
     number,
     to_numpy,
 )
-from ..inference import Chains, Sampler, anneal, completed, draw_visible, last_visible, sample
+from ..inference import (
+    Chains,
+    Sampler,
+    anneal,
+    completed,
+    draw_visible,
+    last_visible,
+    remaining,
+    sample,
+)
 from ..machine import (
     Block,
     Moments,
@@ -33,8 +41,7 @@ from ._model_phase import ModelPhase
 
 _COMPLETION = 5  # sweeps that draw missing values given the observed ones
 _ANNEALED = 100  # fewest chains that are annealed together: resampling among few is biased
-N_SWEEPS = 50  # over which the autocorrelation of chains is measured,
-_DIRECTIONS = 8  # along so many principal directions of the data
+N_SWEEPS = 50  # over which the autocorrelation of chains is measured
 _WIDE = 2**17  # columns, above which batches and chains have at most _MOST_VALUES values
 _MOST_VALUES = 2**24
 
@@ -350,24 +357,3 @@ def noisy_base(machine, noise):
     return uncoupled(
         machine, own._replace(field=field, precision=xp.where(none, own.precision, precision))
     )
-
-
-def remaining(begin, end, rows):
-    """Return the autocorrelation of chains from one step to another, a float.
-
-    It is the largest one along the first eight principal directions of data: 1 less the variance of
-    the displacement of the chains, over twice the variance of the data. Directions along which the
-    chains are much narrower than the data do not count, since the machine has not learnt them yet.
-
-    Parameters
-    ----------
-    begin, end : ndarray of shape (n_chains, n_visible)
-    rows : ndarray of shape (n_rows, n_visible)
-        The data.
-    """
-    mean = rows.mean(axis=0, dtype=np.float64)
-    directions, _ = main_directions(rows - mean, _DIRECTIONS)
-    moved, data = (np.var(x @ directions, axis=0) for x in (end - begin, rows))
-    first, last = (np.mean(((x - mean) @ directions) ** 2, axis=0) for x in (begin, end))
-    correlation = 1 - moved / (2 * data + 1e-300)
-    return float(np.max(correlation, initial=0.0, where=first + last >= data))
