@@ -48,6 +48,7 @@ from ..learning import (
 from ..machine import Machine, has_integral
 from ._density import DensityModel
 from ._encoded import takes_table
+from ._log_partition import keep_runs
 from ._recipe import (
     Recipe,
     check_layers,
@@ -206,6 +207,7 @@ class BaseRBM(DensityModel):
             has_rate=not is_automatic(self),
             settings=self.get_params(deep=False),
             every_epoch=ranks().any(self._measures_epochs),
+            keep_runs=lambda density: keep_runs(self, density),
         )
 
         def publish(machine, state, training=training, estimator=self):
@@ -416,7 +418,11 @@ class BaseRBM(DensityModel):
 
     def _publish(self, machine, state, training):
         found = self._attributes(machine, state, training.recipe)
-        for name in {*THETA_ATTRIBUTES, "ladder_"} - found.keys():  # those of an earlier fit
+        for name in {
+            *THETA_ATTRIBUTES,
+            "ladder_",
+            "_runs_of_fit",
+        } - found.keys():  # those of an earlier fit
             self.__dict__.pop(name, None)
         vars(self).update(found)
         if training.visible_means is not None:

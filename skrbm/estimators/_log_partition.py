@@ -2,9 +2,10 @@
 
 import threading
 import warnings
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 
 import joblib
+import numpy as np
 
 from .. import evaluation
 from ..arrays import seed_sequence, to_numpy
@@ -12,6 +13,7 @@ from ..exceptions import LikelihoodWarning
 from ..inference import RARE_EXCHANGES, SMC
 from ..machine import can_enumerate
 
+_ROWS = 16  # by whose log weights a model is told from others
 _MISSING = 0.1  # nats of log Z by solutions below the exact one above which they warn
 
 # Results outside of the models, which nothing that only reads them changes; the newest come last.
@@ -35,6 +37,29 @@ def kept_with_parameters(model, name, function):
     return _KEPT[key]
 
 
+def keep_runs(model, density):
+    """Keep log Z by the runs of a fit that has ended with a density.
+
+    With it come the log weights of rows, which tell the model from one whose parameters a user has
+    changed.
+    """
+    before, after = _log_weight(density), _log_weight(model.density_)
+    model._runs_of_fit = after, density.runs + (after - before)
+
+
+def _log_weight(density):
+    """Return the mean log weight of the first rows where chains start."""
+    return float(to_numpy(density.log_weight_of_full_rows(density.starts[:_ROWS, :])).mean())
+
+
+def _density_with_runs(model):
+    density = model.density_
+    log_weight, runs = getattr(model, "_runs_of_fit", (None, None))
+    if runs is None or not np.isclose(_log_weight(density), log_weight, rtol=1e-6, atol=1e-6):
+        return density
+    return replace(density, runs=runs)
+
+
 def _kept_log_partition(model, method):
     if is_dataclass(method) and not isinstance(method, type):  # its text shortens arrays
         name = joblib.hash((type(method).__qualname__, asdict(method)))
@@ -43,7 +68,8 @@ def _kept_log_partition(model, method):
 
     def estimate():
         seed = seed_sequence(model._evaluation_seed)
-        return evaluation.log_partition(model, method, random_state=seed)
+        density = _density_with_runs(model)
+        return evaluation.log_partition(density, method, random_state=seed)
 
     return kept_with_parameters(model, name, estimate)
 

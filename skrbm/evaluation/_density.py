@@ -41,6 +41,8 @@ class Density:
     method : FixedPoint, default=None
         By which the estimator learns, and by which several hidden layers are found given the data;
         None if it samples.
+    runs : ndarray of shape (n_runs,), default=None
+        log Z of the machine by runs of chains that have come to it in a fit.
     precise : bool, default=True
         Whether several hidden layers are solved for in float64 to a mean squared change of 1e-12;
         otherwise to the tolerance of ``method``.
@@ -53,6 +55,7 @@ class Density:
     encode: Any = None
     volume: Any = None
     method: Any = None
+    runs: Any = None
     precise: bool = True
 
     @property

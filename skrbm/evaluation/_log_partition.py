@@ -73,6 +73,7 @@ def log_partition(
     DivergenceError
         If the distribution cannot be normalized, or solutions of fixed points diverge.
     """
+    runs_serve = isinstance(method, str) and method == "auto" and base is None and starts is None
     density, base = _in_double(model, base)
     machine, ladder = density.machine, density.ladder
     own = {"exact": None, "auto": SMC() if ladder is None else Tempering(), **_ANNEALERS}
@@ -87,6 +88,8 @@ def log_partition(
     if isinstance(method, AIS | SMC | Tempering):
         if base is None and (starts is not None or density.starts is not None):
             base = density.independent_units(density.starting_rows(starts, rng))
+        if runs_serve and density.runs is not None and isinstance(method, SMC):
+            return method.refined(machine, rng, base, density.runs)
         if isinstance(method, Tempering):
             method = method.on(machine, rng, ladder, base)
         return method.log_partition(machine, rng, base)

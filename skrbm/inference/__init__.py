@@ -32,7 +32,14 @@ from ._gibbs import Gibbs, chain_ends
 from ._held import by_site, held
 from ._ladder import Ladder, collected, exchange_rate, gains_of, ladder_of, renewed
 from ._langevin import GibbsLangevin, Langevin
-from ._log_partition import AIS, SMC, LogPartition, independent_log_partition, mean_of_weights
+from ._log_partition import (
+    AIS,
+    SMC,
+    LogPartition,
+    independent_log_partition,
+    mean_of_weights,
+    of_runs,
+)
 from ._mean_field import TAP, NaiveMeanField
 from ._needs import CAPABILITIES, InferenceMethod, Needs
 from ._propagation import Propagated, propagate, propagate_rows, sum_classes

@@ -22,8 +22,10 @@ _BLOCK = 100  # chains of AIS that are annealed together
 _COARSER = 4  # steps of AIS for one of its trials
 _HARD = 0.5  # effective part of the chains of AIS, below which other independent units run too
 _SURE = 5.0  # standard errors by which their trials may be worse
+_LARGEST = 3.0  # variance of the log weights of runs, above which it tells no more
 # Of SMC.
 _SPREAD = 0.2  # nats by which log weights spread in a step of a trial
+_HIGHER = 1.5  # standard errors by which log Z by later runs may be higher than by given ones
 _REVERSE = 5  # steps of a reverse run, relative to a trial
 _LONGER = 4  # largest factor of the number of steps from a round to the next
 _MARGIN = 1.2  # factor of the number of steps that the standard error seems to need
@@ -84,6 +86,17 @@ def mean_of_weights(log_weights, log_z0=0.0, sign=1, shares=None) -> LogPartitio
     return LogPartition(float(value), float(std), float(ess), round(n))
 
 
+def of_runs(runs) -> LogPartition:
+    """Return log Z by runs, an ndarray of log Z by each.
+
+    The standard error is that of weights whose logarithms are normal: among few weights with a long
+    tail, their own variance is mostly too small. What large weights add to log Z is half of the
+    variance of the logarithms then. As few runs may have seen none, this is an error too.
+    """
+    value, variance = mean_of_weights(runs), min(float(np.var(runs, ddof=1)), _LARGEST)
+    return value._replace(std=math.hypot(math.sqrt(math.expm1(variance) / runs.size), variance / 2))
+
+
 def independent_log_partition(base) -> float:
     """Return log Z of independent units."""
     pairs = zip(base.units, base.thetas, strict=True)
@@ -136,6 +149,12 @@ class _Annealing:
 def _surely(estimate):
     """Return what log Z is at least, by two standard errors."""
     return estimate.value - 2 * estimate.std
+
+
+def _is_higher(runs, others):
+    """Whether log Z by some runs is significantly higher than by others, which miss modes then."""
+    variance = sum(np.var(part, ddof=1) / part.size for part in (runs, others))
+    return np.mean(runs) - np.mean(others) > _HIGHER * np.sqrt(variance)
 
 
 def _apart(one, other):
@@ -230,8 +249,9 @@ class SMC(_Annealing):
     In a trial, log weights spread by 0.2 nats in each step. Chains start from units that know no
     data, or of unbounded ones from the machine's own, and from those of
     :func:`~skrbm.evaluation.log_partition`; the kind whose runs have the larger mean log Z in a
-    trial, since that is a lower bound, is taken. Rounds follow until the standard error is reached.
-    All of their runs count, each by its number of steps. The reverse estimate has one round.
+    trial, since that is a lower bound, is taken. Rounds follow until the standard error is reached,
+    the first with a spread of 0.1. All of their runs count, each by its number of steps. The
+    reverse estimate has one round.
 
     Parameters
     ----------
@@ -242,8 +262,8 @@ class SMC(_Annealing):
     std : float, default=0.1
         Standard error of log Z to reach, in nats.
     max_sweeps : int, default=10000
-        Largest number of sweeps of all chains in all rounds. The trials and a first round that is
-        as long as a trial are made in any case.
+        Largest number of sweeps of all chains in all rounds. The trials and a first round are made
+        in any case.
 
     References
     ----------
@@ -262,34 +282,61 @@ class SMC(_Annealing):
         check_number("std", self.std, above=0)
         check_count("max_sweeps", self.max_sweeps, 1)
 
-    def _forward(self, machine, bases, rng):
-        trials = []
-        for base in bases[-2:]:  # the machine's own units are not better than both others
-            betas, log_z = self._trial(machine, base, rng)
-            trials.append((base, betas, log_z))
-        base, betas, log_z = max(trials, key=lambda trial: np.mean(trial[2]))
-        least, total, runs, steps = len(betas) - 1, 0, np.zeros(0), np.zeros(0)
+    @one_blas_thread
+    def refined(self, machine, rng, visible, runs) -> LogPartition:
+        """Estimate log Z as :meth:`log_partition` does, where runs of other chains are known.
+
+        They take the place of the trial from ``visible``. If they have the largest mean log Z and
+        a standard error that is small enough, this is the result. Otherwise they count as half a
+        round, unless log Z by the first round is significantly higher.
+
+        Parameters
+        ----------
+        machine : Machine
+        rng : Rng
+        visible : Theta
+            Parameters of independent visible units like those where these chains came from.
+        runs : ndarray of shape (n_runs,)
+            log Z by each of the runs.
+        """
+        bases = [uncoupled(machine, theta) for theta in own_bases(machine, visible)]
+        return self._forward(machine, bases, rng, runs)
+
+    def _forward(self, machine, bases, rng, known=None):
+        bases = bases[-2:]  # the machine's own units are not better than both others
+        new = bases if known is None else bases[:-1]
+        trials = [self._adaptive(machine, base, rng, _SPREAD) for base in new]
+        if known is not None:
+            trials.append((None, known))
+            result = of_runs(known)
+        best = max(range(len(trials)), key=lambda k: np.mean(trials[k][1]))
+        if trials[best][1] is known and result.std <= self.std:
+            return result
+        base, (steps, trial) = bases[best], trials[best]
+        betas, log_z = self._adaptive(machine, base, rng, _SPREAD / 2)
+        first, half = len(betas) - 1, len(betas) // 2
+        rounds = [(first, log_z)]
+        if known is not None and not _is_higher(log_z, known):
+            rounds.append((half, known))  # whose chains have come a longer way
         # The variance of log Z falls with the number of steps.
-        variance = least * np.var(log_z, ddof=1) / self.n_runs
-        wanted = self._longer(least, mean_of_weights(log_z).std)
+        variance = np.var(trial, ddof=1) / trial.size * (first if steps is None else len(steps) - 1)
         while True:
-            n = max(least, min(wanted, self.max_sweeps) - total)
-            total += n
-            runs = np.append(runs, self._runs(machine, base, _stretched(betas, n), rng))
-            steps = np.append(steps, np.full(self.n_runs, n))
-            result = mean_of_weights(runs, shares=steps / steps.sum())
+            n = np.concatenate([np.full(log_z.size, n) for n, log_z in rounds])
+            runs, total = np.concatenate([log_z for _, log_z in rounds]), sum(n for n, _ in rounds)
+            result = mean_of_weights(runs, shares=n / n.sum())
             expected, variance = math.sqrt(variance / total), total * result.std**2
             result = result._replace(std=max(result.std, expected))
             if result.std <= self.std or total >= self.max_sweeps:
                 return result
-            wanted = self._longer(total, result.std)
+            n = max(half, min(self._longer(total, result.std), self.max_sweeps) - total)
+            rounds.append((n, self._runs(machine, base, _stretched(betas, n), rng)))
 
     def _longer(self, n, std):
         """Return how many steps may reach the standard error, at most ``_LONGER`` times as many."""
         return math.ceil(n * min(max(1, _MARGIN * (std / self.std) ** 2), _LONGER))
 
     def _reverse(self, machine, base, rng, samples):
-        betas, _ = self._trial(machine, base, rng)
+        betas, _ = self._adaptive(machine, base, rng, _SPREAD)
         betas = _stretched(betas, _REVERSE * (len(betas) - 1))[::-1]
         order = np.resize(np.arange(samples[0].shape[0]), self.n_runs * self.n_chains)
         # The first samples are spread over the runs, which should differ as little as possible.
@@ -298,10 +345,11 @@ class SMC(_Annealing):
         log_z = self._runs(machine, base, betas, rng, samples=start)
         return mean_of_weights(-log_z, sign=-1)
 
-    def _trial(self, machine, base, rng):
+    def _adaptive(self, machine, base, rng, spread):
         """Return adaptive temperatures, and log Z by runs along them."""
-        steps = SmallSteps(_SPREAD)
-        return steps.betas, self._runs(machine, base, steps, rng)
+        steps = SmallSteps(spread)
+        log_z = self._runs(machine, base, steps, rng)
+        return steps.betas, log_z
 
     def _runs(self, machine, base, betas, rng, resample=_RESAMPLED, samples=None):
         """Return log Z by each of the runs, forward or in reverse from samples, (n_runs,)."""

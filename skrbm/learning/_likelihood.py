@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -79,6 +80,8 @@ class LikelihoodMonitor(Monitor):
     every_epoch : bool, default=True
         Whether the likelihood is measured after each epoch; if not, once at the end of a fit, where
         that costs a tenth of the fit at most.
+    keep_runs : callable, optional
+        Called at the end of a fit with its density, if this has log Z by runs.
     """
 
     def __init__(
@@ -96,12 +99,13 @@ class LikelihoodMonitor(Monitor):
         has_rate=False,
         settings=(),
         every_epoch=True,
+        keep_runs=lambda density: None,
     ):
         super().__init__(1 if stopping is None else stopping.patience)
         self.density, self.phase, self.rows, self.validation = density, phase, rows, validation
         self.margin = 0.0 if stopping is None else stopping.tol
         self.is_density, self.has_rate, self.every_epoch = is_density, has_rate, every_epoch
-        self.settings = settings
+        self.settings, self.keep_runs = settings, keep_runs
         self.n_rows = float(rows.counts[train].sum())  # of this rank
         self.seed, chains = seed, np.random.SeedSequence(seed.generate_state(4).tolist())
         self.train, self.weights = self._some_by_weight(train, np.random.default_rng(chains))
@@ -229,13 +233,14 @@ class LikelihoodMonitor(Monitor):
 
     def conclude(self, machine, state):
         """Warn once if the machine is worse than independent units, or does not match the data."""
-        late = {}
-        if self.log_z is None and self.end is not None:
+        late, is_last = {}, self.end is not None and machine is self.end[0]
+        if self.end is not None and (self.log_z is None or not is_last):
             if self.every_epoch:
                 n_weights = sum(math.prod(W.shape) for W in machine.weights)
                 self.budget = max(self.budget or 0.0, _LAST / n_weights)
             late = self._measured(machine, state)
             late.pop("tap_log_likelihood", None)
+            late = late if is_last else {}  # it belongs to the last epoch
         with np.errstate(over="ignore", invalid="ignore"):  # of large parameters
             found = self.warning(machine, state) if ranks().rank == 0 else None
             message, own = ranks().first(found or (None, None))
@@ -243,6 +248,9 @@ class LikelihoodMonitor(Monitor):
             late["log_likelihood"] = own
         if message is not None:
             warnings.warn(message, ConvergenceWarning, stacklevel=9)
+        runs = ranks().first(self._tracker.runs())
+        if runs is not None and len(machine.units) == 2:
+            self.keep_runs(replace(self.density(machine, state), runs=runs))
         return self.agreed(machine, late) if late else {}
 
     def warning(self, machine, state):

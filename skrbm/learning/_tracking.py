@@ -20,7 +20,7 @@ from ..inference import (
     anneal,
     independent_log_partition,
     map_rows,
-    mean_of_weights,
+    of_runs,
     resampled_index,
 )
 from ..machine import free_energy, in_double, log_partition, n_enumerated, turned_over, uncoupled
@@ -29,7 +29,6 @@ from ._chains import most_rows
 _RUNS, _CHAINS = 16, 8  # independent runs, and chains of each
 _SPREAD = 0.1  # nats by which log weights should spread in a step
 _PRECISE = 0.3  # standard error of log Z above which chains start again
-_LARGEST = 3.0  # variance of the log weights of runs, above which it tells no more
 _SCOUTS, _FIRST_SWEEPS = 64, 10  # chains from data, and their sweeps where others start again
 _EXACT = 12  # most binary units that are summed over
 # Costs in units of the cost of learning from a row: of a step of a chain, of its log weight by
@@ -186,10 +185,20 @@ class LogPartitionTracker:
         self._log_weights = self._log_weights + ends.log_weights
         return True
 
-    def _result(self):
+    def runs(self):
+        """Return log Z of the last machine by each of the runs, an ndarray of shape (n_runs,).
+
+        None if log Z was not estimated by chains, or if these should restart.
+        """
+        is_good = self._is_by_chains and self._machine is not None and self._missed == 0
+        return self._log_z_of_runs() if is_good else None
+
+    def _log_z_of_runs(self):
         weights = namespace(self._log_weights).reshape(self._log_weights, (_RUNS, self._n_chains))
-        runs = to_numpy(log_sum_exp(weights)) - math.log(self._n_chains)
-        found = _of_runs(runs, self._log_z0)
+        return self._log_z0 + to_numpy(log_sum_exp(weights)) - math.log(self._n_chains)
+
+    def _result(self):
+        found = of_runs(self._log_z_of_runs())
         if not found.std <= _PRECISE:
             self._machine = None
         return found if math.isfinite(found.value) else None
@@ -212,14 +221,3 @@ def lower_bound(machine, states):
         distinct = {row.tobytes(): weight for row, weight in zip(rows, weights, strict=True)}
         bound = max(bound, float(log_sum_exp(np.array([[*distinct.values()]]))[0]))
     return bound
-
-
-def _of_runs(runs, log_z0):
-    """Return log Z by the logarithms of the mean weights of runs from a machine with ``log_z0``.
-
-    The standard error is that of weights whose logarithms are normal: among few weights with a long
-    tail, their own variance is mostly too small. What large weights add to log Z is half of the
-    variance of the logarithms then. As few runs may have seen none, this is an error too.
-    """
-    value, variance = mean_of_weights(runs, log_z0), min(float(np.var(runs, ddof=1)), _LARGEST)
-    return value._replace(std=math.hypot(math.sqrt(math.expm1(variance) / runs.size), variance / 2))
