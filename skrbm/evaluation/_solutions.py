@@ -19,6 +19,7 @@ from ..arrays import (
     row_blocks,
     to_numpy,
 )
+from ..exceptions import DivergenceError
 from ..inference import FixedPoint, map_rows, resolve, solve_to_convergence
 from ._density import density_of, in_float64
 
@@ -105,7 +106,8 @@ class Solutions:
 def find_solutions(machine, method, starts, unique_tol=1e-2):
     """Return :func:`solutions` from visible values in the machine's coordinates.
 
-    Of equal solutions the one with the smallest last change is returned.
+    Of equal solutions the one with the smallest last change is returned. Raises DivergenceError if
+    no start converges to a finite free energy, and some diverge.
     """
     check_number("unique_tol", unique_tol, above=0)
     method.check_marginals()
@@ -116,12 +118,20 @@ def find_solutions(machine, method, starts, unique_tol=1e-2):
     map_rows(lambda leaf: sizes.append(math.prod(leaf.shape)), first)
     for rows in row_blocks(starts, block_rows(max(sizes))):
         start = method.state_at(double, cast(rows, double.dtype))
-        state, _, residual, converged = solve_to_convergence(method, double, start)
-        numbers = residual, converged, -method.log_partition(double, state)
+        with np.errstate(over="ignore", invalid="ignore"):  # an error tells of it below
+            state, _, residual, converged = solve_to_convergence(method, double, start)
+            numbers = residual, converged, -method.log_partition(double, state)
         pieces.append((state.means, *map(to_numpy, numbers)))
     means, *rest = zip(*pieces, strict=True)
     means = [namespace(parts[0]).concat(parts, axis=0) for parts in zip(*means, strict=True)]
     residual, converged, free_energies = (np.concatenate(parts) for parts in rest)
+    is_finite = np.isfinite(free_energies)
+    converged &= is_finite
+    if not (converged.any() or is_finite.all()):
+        raise DivergenceError(
+            f"log Z by {method} is not finite: the solutions diverge; use "
+            "TruncatedGaussian(lower, upper) or smaller weights"
+        )
     if not converged.any():
         warnings.warn(
             f"none of the {converged.size} starts converged and their last states are returned; "
@@ -200,6 +210,11 @@ def solutions(model, method="auto", starts=None, *, unique_tol=1e-2, random_stat
     Returns
     -------
     Solutions
+
+    Raises
+    ------
+    DivergenceError
+        If no start converges, and log Z of some is not finite.
 
     Warns
     -----

@@ -10,7 +10,8 @@ from ..arrays import cast, from_numpy, is_foreign, namespace, take_rows, to_nump
 from ._needs import InferenceMethod
 
 _LOOK = 10  # sweeps on a device between two tests of convergence, which synchronize with the host
-_STAGES = ((0.0, 500), (0.5, 2000), (0.9, 500))  # of solve_to_convergence: damping, max_iter
+# Of solve_to_convergence: damping, max_iter.
+_STAGES = ((0.0, 500), (0.5, 500), (0.5, 1500), (0.9, 500))
 
 
 def map_rows(function, *states):
@@ -224,7 +225,7 @@ def solve_to_convergence(method, machine, state, *, tol=1e-12):
     """Iterate a fixed point to convergence, for evaluation.
 
     Rows that do not converge mostly oscillate between two states; they continue with more damping,
-    which has the same fixed points.
+    which has the same fixed points. Damped rows whose log Z is not finite are given up.
 
     ``tol`` is the largest residual of a sweep without damping, unless the method's own is smaller.
     """
@@ -239,7 +240,11 @@ def solve_to_convergence(method, machine, state, *, tol=1e-12):
             new = method.step(machine, state)
             state, residual = new, method.residual(state, new)
         n_iter = n_iter + n_more
-        is_done = to_numpy(residual <= tol)
+        is_done = residual <= tol
+        if damping and not bool(namespace(is_done).all(is_done)):
+            log_z = method.log_partition(machine, state)
+            is_done = is_done | ~namespace(log_z).isfinite(log_z)
+        is_done = to_numpy(is_done)
         done, left = np.flatnonzero(is_done), np.flatnonzero(~is_done)
         finished.append((rows[done], *_take((state, n_iter, residual), done)))
         if not left.size:

@@ -37,6 +37,7 @@ from ._needs import Needs
 
 _BLOCK_ELEMENTS = 2**17  # edges times rows in a block, so that it fits into a cache
 _LARGEST = 1e9  # bound of moments that grow without limit where messages do not converge
+_GROWN = 1e-2 * _LARGEST  # those of messages that have grown so, also if they are damped
 _FAR = 0.5  # maximum distance of a derivative of L from a unit's mean, in standard deviations
 _MIN_PRECISION = 1e-3  # of a message of an unbounded unit, as a part of the unit's own
 
@@ -257,7 +258,8 @@ class RelaxedBP(FixedPoint):
     def log_partition(self, machine, state):
         """Return L of each row, which is the Bethe log Z where the messages have converged.
 
-        It is NaN where a unit has the minimum precision, so that the messages are no solution.
+        It is NaN where a unit has the minimum precision, or multipliers grow without limit, so that
+        the messages are no solution.
         """
         return _joined(_lagrangian(*block) for block in _blocks(machine, state))
 
@@ -273,8 +275,8 @@ class RelaxedBP(FixedPoint):
 
 
 def _lagrangian(machine, state):
-    """Return L of each row, in float64; NaN where a unit has the minimum precision."""
-    total, fails = 0.0, False
+    """Return L of each row, in float64; NaN where the messages are no solution."""
+    total, fails = 0.0, _grow(state)
     for l, unit in enumerate(machine.units):
         sides = tuple(_sides(machine, l, state))
         theta, cavities = _conditionals(machine, l, sides)
@@ -290,6 +292,15 @@ def _lagrangian(machine, state):
             bethe = bethe + side.gather(edge)
         total = total + row_sums(bethe)
     return namespace(total).where(fails, float("nan"), total)
+
+
+def _grow(state):
+    """Return the rows where messages or their multipliers grow without limit."""
+    found, xp = False, namespace(state.means[0])
+    for message in (*state.up, *state.down):
+        for part in (message.mean, message.first):
+            found = xp.any(abs(part) > _GROWN, axis=(-2, -1)) | found
+    return found
 
 
 def _derivatives(machine, state):

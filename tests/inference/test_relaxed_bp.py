@@ -8,7 +8,7 @@ from _machines import differences, gradient, parameters, random_machine
 from numpy.testing import assert_allclose
 
 from skrbm import RBM
-from skrbm.evaluation import log_partition
+from skrbm.evaluation import log_partition, solutions
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import RelaxedBP, map_rows, solve
 from skrbm.units import Theta
@@ -108,12 +108,16 @@ def test_nothing_becomes_nan(kinds, dtype, strength):
     assert all(np.isfinite(slope).all() for slope in slopes)
 
 
-def test_there_is_no_log_z_where_messages_have_no_precision():
+# Some messages have no precision, or moments that grow.
+@pytest.mark.parametrize("sizes, bias", [((6, 8), 0.0), ((5, 6), 0.5)])
+def test_there_is_no_log_z_where_messages_diverge(sizes, bias):
     """Couplings of Gaussian units that are too strong for the expansion, though not for log Z."""
-    W = 2 * np.random.default_rng(0).standard_normal((6, 8))
-    rbm = RBM.from_parameters(W, np.zeros(6), np.zeros(8), visible="gaussian", random_state=0)
-    with pytest.raises(DivergenceError, match="the solutions diverge"):
-        log_partition(rbm, "relaxed_bp", random_state=0)
+    rng = np.random.default_rng(0)
+    W, *biases = 2 * rng.standard_normal(sizes), *(bias * rng.standard_normal(n) for n in sizes)
+    rbm = RBM.from_parameters(W, *biases, visible="gaussian", random_state=0)
+    for function in (log_partition, solutions):
+        with pytest.raises(DivergenceError, match="the solutions diverge"):
+            function(rbm, "relaxed_bp", starts=np.full((4, sizes[1]), 0.5))
 
 
 def test_moments_are_derivatives_up_to_half_a_deviation_from_the_mean():
