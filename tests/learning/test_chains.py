@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skrbm.arrays import make_rng
-from skrbm.inference import Gibbs, GibbsLangevin, Langevin
-from skrbm.learning import CHAINS, CORRELATED, GRADIENTS, ChainPhase, Noise, remaining
+from skrbm.inference import Gibbs, GibbsLangevin, Langevin, remaining
+from skrbm.learning import CHAINS, CORRELATED, GRADIENTS, ChainPhase, Noise
 from skrbm.machine import Machine, condition
 from skrbm.units import Bernoulli, Theta
 
