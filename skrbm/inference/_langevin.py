@@ -11,7 +11,7 @@ expectation, which makes the gradient that of the marginal energy (Langevin).
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache
 from typing import Any, NamedTuple
 
 from .._checks import check_count, check_number, look_up
@@ -37,6 +37,12 @@ _LIMITS = {"variance": _LARGEST, "mean_variance": math.inf}  # of the step size,
 def cosine(step, n_steps):
     """Return the factor on the step size at a step (Eq. 22): 1 at step 0, 0 at ``n_steps``."""
     return SCHEDULES["cosine"](step / n_steps)
+
+
+@cache
+def _cosines(n_steps):
+    """Return these factors at all steps, which each move of the chains asks for."""
+    return tuple(cosine(step, n_steps) for step in range(n_steps))
 
 
 class Walk(NamedTuple):
@@ -240,9 +246,9 @@ class GibbsLangevin(Langevin):
     def at(self, step, n_steps):
         return replace(self, adjust_after=self._steps_left(step)) if self.adjust_after else self
 
-    @cached_property
+    @property
     def _factors(self):
-        return tuple(cosine(k, self.n_inner_steps) for k in range(self.n_inner_steps))
+        return _cosines(self.n_inner_steps)
 
     def _hidden_of_drift(self, mean, drawn):
         return drawn
