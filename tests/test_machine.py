@@ -304,6 +304,17 @@ def test_uncoupled_units_are_independent(kinds):
     assert_array_equal(uncoupled(machine).thetas[1].field, hidden.field)
 
 
+def test_thetas_take_the_dtype_of_the_weights():
+    wide = make(("gaussian", "bernoulli"))
+    machine = Machine(wide.units, wide.thetas, (wide.weights[0].astype(np.float32),))
+    assert machine.dtype == np.float32
+    assert {part.dtype for theta in machine.thetas for part in theta if part is not None} == {
+        np.dtype(np.float32)
+    }
+    assert machine.astype(np.float64).dtype == np.float64
+    assert machine.n_units == (4, 3)
+
+
 def through_a_file(machine):
     """A file of joblib, which keeps an array that two places share twice."""
     file = io.BytesIO()
