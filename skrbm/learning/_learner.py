@@ -25,13 +25,12 @@ from ..machine import has_integral, may_lack_integral
 from ._average import Average
 from ._chains import most_rows
 from ._length import as_numbers
-from ._parameters import NATURAL
+from ._parameters import LEAST_PRECISION, NATURAL
 from ._together import Shares
 
 _OFFSET_WEIGHT = 0.05  # of a new batch in the running means of the layers
 _CHECKED = 0.2, 0.5  # parts of the epochs after which chains and the likelihood are checked
 _CHECKED_ROWS = 256  # of data, whose main direction is that of the check
-_LEAST_PRECISION = 0.5  # of an unbounded unit after a step, over that before it
 _LOSS = 0.1  # nats below independent columns that need not be an error of the chains
 CORRELATED = 0.8  # autocorrelation over 50 sweeps above which they do not
 # Mean square of samples of a real column, which is 1 in the data, above which an epoch is repeated.
@@ -457,7 +456,7 @@ class MomentLearner(BatchLearner):
             slopes.follow(parameters, before)
         for i, old in precisions:
             now = parameters[i]
-            now[...] = namespace(now).maximum(now, _LEAST_PRECISION * old)
+            now[...] = namespace(now).maximum(now, LEAST_PRECISION * old)
 
     # ---------------------------------------------------- recorded steps on a device
 

@@ -28,6 +28,7 @@ _NARROW = 0.4  # part of the data's covariance that visible units have at first 
 _FIRST_WEIGHT = 1.0  # largest standard deviation of first weights to them, by bits
 _BELOW_SPLIT = 0.95  # of the first squared weights at which the distribution splits
 _FIRST_FIELD = 4.0  # and of the fields that these make
+LEAST_PRECISION = 0.5  # of an unbounded unit after a step, over that before it
 _MOST_GROWTH = 10.0  # factor of a precision in a step; a chain far from the data may give 300
 # Largest square of a coupling to units without bounds, as a part of what cannot be normalized.
 _FIRST_COUPLING = 0.03
@@ -439,11 +440,12 @@ class StandardParameters(NaturalParameters):
         joint, own = own.joint, Theta(*own[:-1])
         if joint is None or self._rest is not None:
             own = unit.project(own)
-        if joint is not None:  # kept if the new one is not positive definite, or far larger
+        if joint is not None:  # kept if the new one is far smaller in a direction, or far larger
             before = machine.thetas[0].joint
             outward = self._inverse[1] @ joint @ self._inverse[0]
             outward = 0.5 * (outward + outward.T)
             is_valid = _is_definite(outward - unit.min_precision * self._unit_precision)
+            is_valid = is_valid & _is_definite(outward - LEAST_PRECISION * before)
             is_valid = is_valid & _is_definite(_MOST_GROWTH * before - outward)
             joint = namespace(joint).where(is_valid, outward, before)
         own = self._scaled(own, 1 / scale, self._outward(own.field), joint)

@@ -270,7 +270,7 @@ def test_gradients_are_those_of_the_likelihood(whitened):
         assert_allclose(slope, expected, rtol=1e-6, atol=1e-7)
 
 
-def test_a_step_that_would_lose_positive_definiteness_keeps_the_matrix():
+def test_a_step_far_up_or_down_keeps_the_matrix():
     machine = machine_of()
     parameters = StandardParameters(
         Coordinates(np.zeros(N), np.ones(N)),
@@ -282,6 +282,9 @@ def test_a_step_that_would_lose_positive_definiteness_keeps_the_matrix():
     moved = parameters.machine(machine, (W, field + 1, joint - 100 * np.eye(N), hidden))
     assert_allclose(moved.thetas[0].joint, machine.thetas[0].joint)
     assert_allclose(moved.thetas[0].field, machine.thetas[0].field + 1)
+    for factor, expected in ((0.45, 1.0), (0.55, 0.55), (9.0, 9.0), (11.0, 1.0)):
+        moved = parameters.machine(machine, (W, field, factor * joint, hidden))
+        assert_allclose(moved.thetas[0].joint, expected * machine.thetas[0].joint)
     wrong = Theta(field, joint=joint - 100 * np.eye(N))
     assert FULL.is_improper(wrong).all()
     assert not has_integral(replace(machine, thetas=(wrong, machine.thetas[1])))
