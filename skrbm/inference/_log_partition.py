@@ -25,9 +25,9 @@ _SURE = 5.0  # standard errors by which their trials may be worse
 _LARGEST = 3.0  # variance of the log weights of runs, above which it tells no more
 # Of SMC.
 _SPREAD = 0.2  # nats by which log weights spread in a step of a trial
-_HIGHER = 1.5  # standard errors by which log Z by later runs may be higher than by given ones
+_HIGHER = 1.0  # standard errors by which log Z by other runs may be higher than by given ones
 _REVERSE = 5  # steps of a reverse run, relative to a trial
-_LONGER = 4  # largest factor of the number of steps from a round to the next
+_LONGER = 2  # largest factor of the number of steps in all rounds by another round
 _MARGIN = 1.2  # factor of the number of steps that the standard error seems to need
 _RESAMPLED = 0.5  # effective part of a run below which its chains are resampled
 
@@ -286,9 +286,9 @@ class SMC(_Annealing):
     def refined(self, machine, rng, visible, runs) -> LogPartition:
         """Estimate log Z as :meth:`log_partition` does, where runs of other chains are known.
 
-        They take the place of the trial from ``visible``. If they have the largest mean log Z and
-        a standard error that is small enough, this is the result. Otherwise they count as half a
-        round, unless log Z by the first round is significantly higher.
+        They take the place of the trial from ``visible``, unless log Z by the other trial is higher
+        by a standard error. If their own is small enough, they are the result. Otherwise they count
+        as half a round, unless log Z by the first one is higher by a standard error.
 
         Parameters
         ----------
@@ -305,18 +305,16 @@ class SMC(_Annealing):
     def _forward(self, machine, bases, rng, known=None):
         bases = bases[-2:]  # the machine's own units are not better than both others
         new = bases if known is None else bases[:-1]
-        trials = [self._adaptive(machine, base, rng, _SPREAD) for base in new]
-        if known is not None:
-            trials.append((None, known))
-            result = of_runs(known)
-        best = max(range(len(trials)), key=lambda k: np.mean(trials[k][1]))
-        if trials[best][1] is known and result.std <= self.std:
-            return result
-        base, (steps, trial) = bases[best], trials[best]
+        trials = [(base, *self._adaptive(machine, base, rng, _SPREAD)) for base in new]
+        base, steps, trial = max(trials, key=lambda found: np.mean(found[2]))
+        if known is not None and not _is_higher(trial, known):
+            base, steps, trial, result = bases[-1], None, known, of_runs(known)
+            if result.std <= self.std:
+                return result
         betas, log_z = self._adaptive(machine, base, rng, _SPREAD / 2)
         first, half = len(betas) - 1, len(betas) // 2
         rounds = [(first, log_z)]
-        if known is not None and not _is_higher(log_z, known):
+        if trial is known and not _is_higher(log_z, known):
             rounds.append((half, known))  # whose chains have come a longer way
         # The variance of log Z falls with the number of steps.
         variance = np.var(trial, ddof=1) / trial.size * (first if steps is None else len(steps) - 1)
