@@ -69,14 +69,17 @@ def check_types(X):
     else:
         columns = enumerate(X.T)
     for name, column in columns:
-        kind, wrong = getattr(column.dtype, "kind", "O"), []
-        values = np.asarray(column) if kind == "O" else column
-        if values.ndim > 1:
-            wrong = [f"dtype {column.dtype}"]
-        elif getattr(values.dtype, "kind", kind) in "mMcV":
-            wrong = [f"dtype {values.dtype}"]
-        elif kind == "O" and values.dtype.kind == "O":
-            wrong = [f"type {own.__name__}" for own in set(map(type, values)) if not _is_usual(own)]
+        dtype, wrong = column.dtype, []
+        is_polars, kind = hasattr(dtype, "is_temporal"), getattr(dtype, "kind", "O")
+        if kind in "mMcV" or (is_polars and (dtype.is_temporal() or dtype.is_nested())):
+            wrong = [f"dtype {dtype}"]
+        elif kind == "O" and (not is_polars or str(dtype) == "Object"):
+            values = np.asarray(column)
+            if values.dtype.kind in "mMcV":  # categories
+                wrong = [f"dtype {values.dtype}"]
+            elif values.dtype.kind == "O":
+                types = set(map(type, values))
+                wrong = [f"type {own.__name__}" for own in types if not _is_usual(own)]
         if wrong:
             raise ValueError(
                 f"column {name!r} of X has values of {min(wrong)}; convert them to numbers or "
