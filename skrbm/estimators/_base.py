@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from math import inf
+from math import ceil, inf
 from typing import ClassVar
 
 import numpy as np
@@ -269,6 +269,8 @@ class BaseRBM(DensityModel):
 
     def _learn(self, rows, index, training, publish, batch_size, n_rows=None, gain=None, **options):
         recipe = training.recipe
+        if n_rows is None:
+            n_rows = rows.n_informative
         learner = MomentLearner(
             rows,
             recipe.phase,
@@ -303,10 +305,12 @@ class BaseRBM(DensityModel):
             return batch_size, int(self.n_iter)
         if not by_chains:
             return batch_size, self._usual_epochs
-        steps = _STEPS_OF_JOINT if rows.unit.is_joint else _STEPS
+        # With few observed values, a precision matrix overfits in long fits.
+        of_joint = _STEPS_OF_JOINT * rows.known_share if rows.unit.is_joint else 0
+        steps = max(_STEPS, of_joint)
         n_batches = max(1, -(-total // batch_size))
         enough = min(self._usual_epochs, _ENOUGH_STEPS // n_batches)
-        return batch_size, max(_LEAST_EPOCHS, enough, -(-steps // n_batches))
+        return batch_size, max(_LEAST_EPOCHS, enough, ceil(steps / n_batches))
 
     def _data_to_learn(self, X, resumes, sample_weight):
         options = {"missing": self._takes_missing, "blocks": self._reads_blocks}

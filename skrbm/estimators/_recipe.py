@@ -84,7 +84,12 @@ def parameters_of_rows(rows, optimizer):
         raise ValueError(f"the first parameters overflow {rows.dtype}; scale X")
     columns = unit.joint_columns(n_visible)
     has_precision = from_numpy(has_precision, mean)
-    return StandardParameters(coordinates, has_precision, root=root, columns=columns)
+    # A machine draws missing values with the precision matrix that it has, and few observed ones
+    # would let that grow without bounds.
+    missing = 1 - rows.known_share
+    prior = missing * optimizer.for_data(rows.n_informative, n_visible).shrinkage
+    options = {"root": root, "columns": columns, "prior": prior}
+    return StandardParameters(coordinates, has_precision, **options)
 
 
 def layer_sizes(n_components):

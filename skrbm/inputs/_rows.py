@@ -268,6 +268,20 @@ class Rows(DistinctRows):
         """Number of known values of each column: ``total``, or an array if some are missing."""
         return self.total * self.columns.known_share if self.has_missing else self.total
 
+    @property
+    def known_share(self):
+        """Part of all values that are known."""
+        return float(np.mean(to_numpy(self.columns.known_share))) if self.has_missing else 1.0
+
+    @property
+    def n_informative(self):
+        """Number of rows that the automatic penalty is for.
+
+        Correlations of columns with a precision matrix are learnt from pairs of known values.
+        There it is the number of complete rows that would have as many known values.
+        """
+        return self.total * (self.known_share if self.unit.is_joint else 1.0)
+
     @cached_property
     def _filling(self):
         """What replaces missing values at first, in the coordinates of learning."""

@@ -270,6 +270,30 @@ def test_gradients_are_those_of_the_likelihood(whitened):
         assert_allclose(slope, expected, rtol=1e-6, atol=1e-7)
 
 
+def test_the_prior_of_a_precision_matrix_has_its_maximum_where_learning_starts():
+    """Its slopes are differences of prior / 2 (log det Q - 0.4 tr Q), in whitened coordinates."""
+    machine, X, prior = machine_of(), rows(20), 0.3
+    options = {"root": np.linalg.cholesky(precision_matrix(seed=5)), "columns": np.arange(N)}
+    coordinates = Coordinates(np.ones(N), np.ones(N))
+    without = StandardParameters(coordinates, np.zeros(N, bool), **options)
+    parameters = replace(without, prior=prior)
+
+    def log_density(Q):
+        return 0.5 * prior * (np.linalg.slogdet(Q)[1] - 0.4 * np.trace(Q))
+
+    def added(machine):
+        moments = data_moments(machine, X)
+        found = [p.gradient(machine, moments).arrays(p.of(machine)) for p in (without, parameters)]
+        assert all(np.array_equal(found[0][i], found[1][i]) for i in (0, 1, 3))
+        return found[1][2] - found[0][2]
+
+    Q = parameters.of(machine)[2]
+    for step in (np.eye(N), np.ones((N, N))):
+        change = (log_density(Q + 1e-5 * step) - log_density(Q - 1e-5 * step)) / 2e-5
+        assert_allclose(np.sum(added(machine) * step), change, rtol=1e-7)
+    assert_allclose(added(parameters.first(machine)), 0.0, atol=1e-14)
+
+
 def test_a_step_far_up_or_down_keeps_the_matrix():
     machine = machine_of()
     parameters = StandardParameters(
