@@ -15,6 +15,8 @@ from skrbm.arrays import make_rng
 from skrbm.evaluation import SMC, LogPartition, log_partition
 from skrbm.inference._annealing import resampled_index
 
+SMC_RUNS = SMC._runs
+
 MACHINES = {
     "binary": random_machine(("bernoulli", "bernoulli"), (7, 6), 0, 1.0),
     "strong": random_machine(("bernoulli", "bernoulli"), (8, 8), 1, 6.0),
@@ -69,6 +71,23 @@ def test_no_more_sweeps_than_allowed():
     more = SMC(std=1e-6, max_sweeps=300).log_partition(machine, make_rng(0, machine.weights[0]))
     assert found.std > 1e-6 and np.isfinite(found.value)
     assert more.std < found.std / 2  # three times as many temperatures at least, of about 8
+
+
+def test_no_smaller_error_than_the_round_before_lets_expect(monkeypatch):
+    """Runs of the trial are spread, and those of the first round equal by chance."""
+    spread, lengths = np.linspace(0, 0.5, 16), []
+
+    def runs(self, machine, base, steps, rng):
+        SMC_RUNS(self, machine, base, steps, rng)
+        lengths.append(steps.n_steps)
+        # There are two trials, of which the second has a larger log Z.
+        return 2.0 + 0.1 * len(lengths) + spread if len(lengths) <= 2 else np.full(16, 3.0)
+
+    monkeypatch.setattr(SMC, "_runs", runs)
+    machine = MACHINES["binary"]
+    found = SMC(std=1.0).log_partition(machine, make_rng(0, machine.weights[0]))
+    assert len(lengths) == 3 and found.value == 3.0
+    assert_allclose(found.std, spread.std(ddof=1) / 4 * np.sqrt(lengths[1] / lengths[2]))
 
 
 def test_interval_is_that_of_student():
