@@ -27,7 +27,7 @@ _LARGEST = 3.0  # variance of the log weights of runs, above which it tells no m
 _SPREAD = 0.2  # nats by which log weights spread in a step of a trial
 _HIGHER = 1.0  # standard errors by which log Z by other runs may be higher than by given ones
 _REVERSE = 5  # steps of a reverse run, relative to a trial
-_LONGER = 2  # largest factor of the number of steps in all rounds by another round
+_LONGER = 16  # largest factor of the number of steps in all rounds by another round
 _MARGIN = 1.2  # factor of the number of steps that the standard error seems to need
 _RESAMPLED = 0.5  # effective part of a run below which its chains are resampled
 
@@ -246,12 +246,10 @@ class SMC(_Annealing):
     their spread, and is not taken to be smaller than the previous round predicts, since few runs
     may agree by chance.
 
-    In a trial, log weights spread by 0.2 nats in each step. Chains start from units that know no
-    data, or of unbounded ones from the machine's own, and from those of
-    :func:`~skrbm.evaluation.log_partition`; the kind whose runs have the larger mean log Z in a
-    trial, since that is a lower bound, is taken. Rounds follow until the standard error is reached,
-    the first with a spread of 0.1. All of their runs count, each by its number of steps. The
-    reverse estimate has one round.
+    In a trial, log weights spread by 0.2 nats in each step. Of several kinds of independent units,
+    those are taken whose runs have the largest mean log Z in a trial, since that is a lower bound.
+    Rounds follow until the standard error is reached, the first with a spread of 0.1. All of their
+    runs count, each by its number of steps. The reverse estimate has one round.
 
     Parameters
     ----------
@@ -303,8 +301,7 @@ class SMC(_Annealing):
         return self._forward(machine, bases, rng, runs)
 
     def _forward(self, machine, bases, rng, known=None):
-        bases = bases[-2:]  # the machine's own units are not better than both others
-        new = bases if known is None else bases[:-1]
+        new = bases if known is None else bases[-2:-1]  # far from where the known runs came from
         trials = [(base, *self._adaptive(machine, base, rng, _SPREAD)) for base in new]
         base, steps, trial = max(trials, key=lambda found: np.mean(found[2]))
         if known is not None and not _is_higher(trial, known):
@@ -330,8 +327,12 @@ class SMC(_Annealing):
             rounds.append((n, self._runs(machine, base, _stretched(betas, n), rng)))
 
     def _longer(self, n, std):
-        """Return how many steps may reach the standard error, at most ``_LONGER`` times as many."""
-        return math.ceil(n * min(max(1, _MARGIN * (std / self.std) ** 2), _LONGER))
+        """Return how many steps in all to take next: twice as many, or half of what is wanted.
+
+        Long runs of hard machines are better than many short ones, whose log Z spread by nats.
+        """
+        wanted = max(1, _MARGIN * (std / self.std) ** 2)
+        return math.ceil(n * min(wanted, max(2, wanted / 2), _LONGER))
 
     def _reverse(self, machine, base, rng, samples):
         betas, _ = self._adaptive(machine, base, rng, _SPREAD)
