@@ -25,6 +25,8 @@ parameters, as JSON. The works are:
   products. Then the same on the file ``agaricus-lepiota.data``, where SKRBM_DATA has it;
 - "groups-30", "groups-60": 30 and 60 bits of two clusters, all bits off and all bits on, of which
   2 % and 5 % are flipped; 500 rows to learn from and 500 for the test;
+- "six-groups": 40 bits of six clusters with shares from 0.05 to 0.3, of which 2 % are flipped, and
+  16 hidden units;
 - "short-fit": seconds of 3 passes of 256 hidden units over those of a fit without settings, on the
   bits of "digits-72".
 
@@ -173,6 +175,19 @@ def groups(n):
     train, test = np.split(X, 2)
     work = of_bits(f"groups-{n}", train, test)
     work.beside["truth"] = log_p[500:].mean()
+    yield work
+
+
+def six_groups():
+    """Six clusters of unequal shares: 40 bits with 2 % flips."""
+    rng, shares = np.random.default_rng(0), np.array([0.3, 0.25, 0.2, 0.12, 0.08, 0.05])
+    centres = rng.random((6, 40)) < 0.5
+    X = centres[rng.choice(6, 5000, p=shares)] ^ (rng.random((5000, 40)) < 0.02)
+    train, test = X[:3000], X[3000:]
+    n_flips = (test[:, None, :] ^ centres).sum(axis=2)
+    log_p = logsumexp(n_flips * np.log(0.02) + (40 - n_flips) * np.log(0.98), axis=1, b=shares)
+    work = of_bits("six-groups", train, test, 16)
+    work.beside["truth"] = log_p.mean()
     yield work
 
 
@@ -347,6 +362,7 @@ WORKS = {
     "six-classes": six_classes,
     "made-mushroom": mushroom,
     **{f"groups-{n}": partial(groups, n) for n in (30, 60)},
+    "six-groups": six_groups,
     "short-fit": None,
 }
 

@@ -80,9 +80,9 @@ def last_rows(X: Array, n: int) -> Array:
     return X[max(0, size - n) : size, ...]  # slices of some libraries may not go beyond the ends
 
 
-def block_rows(width: int = 1) -> int:
-    """Return how many rows to compute together, where a row takes ``width`` numbers of memory."""
-    return max(1, min(_ROWS, _ELEMENTS // max(width, 1)))
+def block_rows(width: int = 1, most: int = _ELEMENTS) -> int:
+    """Return how many rows of ``width`` numbers to compute together, about ``most`` numbers."""
+    return max(1, min(_ROWS, most // max(width, 1)))
 
 
 def row_blocks(X: Array, size: int = _ROWS) -> Iterator[Array]:

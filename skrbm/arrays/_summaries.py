@@ -21,6 +21,8 @@ from ._columns import (
 from ._namespace import cast, from_numpy, namespace, to_numpy
 from ._types import Array
 
+_ELEMENTS = 2**16  # of dense rows that are summed together, 512 KiB in float64
+
 
 class Columns:
     """The columns of rows in memory.
@@ -143,7 +145,7 @@ class Columns:
     def _mean(self, sums: Callable[[Array, np.ndarray], Array]) -> Array:
         """Return the sum of ``sums(rows, weights)`` of blocks of rows, over the sum of weights."""
         total: Array = 0.0
-        size = block_rows(self.shape[1])
+        size = block_rows(self.shape[1], _ELEMENTS)
         for start in range(0, self.shape[0], size):
             block = slice(start, min(start + size, self.shape[0]))
             rows = block if self.index is None else self.index[block]
@@ -188,7 +190,7 @@ class ColumnSummary:
         missing = has_missing(values)
         self.has_missing |= missing
         self.shape = self.shape[0] + X.shape[0], X.shape[1]
-        for rows in row_blocks(values, block_rows(X.shape[1])):
+        for rows in row_blocks(values, block_rows(X.shape[1], _ELEMENTS)):
             self._add(_wide(rows), missing)
 
     def _add(self, rows: Array, missing: bool) -> None:

@@ -69,7 +69,7 @@ from ._training import (
 )
 
 _TOL = 0.01  # nats per row of validation that count as an improvement
-_LEAST_ROWS = 100  # of a fit that tries weighted chains if others do not mix
+_LEAST_ROWS = 100  # of a fit that tries other chains if persistent ones do not mix
 _STEPS = 1000  # of a fit with n_iter="auto" at least
 _LEAST_EPOCHS, _ENOUGH_STEPS = 40, 4000  # beyond which more epochs than these gain little
 _STEPS_OF_JOINT = 3000  # the same where columns have a precision matrix, of many parameters
@@ -114,12 +114,12 @@ class BaseRBM(DensityModel):
         start, equations : str
             Where chains, and solutions of equations, start by default.
         may_switch : bool, default=False
-            Whether learning tries weighted chains if persistent ones do not mix.
+            Whether learning tries other chains if persistent ones do not mix.
         **options
             Further fields of the recipe. By default, parameters are standardised by the columns.
         """
         check_scale_known(rows)
-        method, optimizer, fallback = self._method(), optimizer_of(self), None
+        method, optimizer, fallbacks = self._method(), optimizer_of(self), ()
         if isinstance(method, FixedPoint):
             method.check_marginals()
             phase = FixedPointPhase(method, method.start or equations)
@@ -131,11 +131,11 @@ class BaseRBM(DensityModel):
             has_bits = self._units()[0].reach < inf  # others learn little by the steps of weights
             switches = may_switch and is_single and method.start is None and is_automatic(self)
             if switches and has_bits and may_not_mix:
-                fallback = CHAINS["weighted"](method)
+                fallbacks = CHAINS["tempered"](method), CHAINS["weighted"](method)
         if "parameters" not in options:
             own = self._training.recipe.parameters if hasattr(self, "_training") else NATURAL
             options["parameters"] = own if rows is None else parameters_of_rows(rows, optimizer)
-        return Recipe(phase, optimizer, fallback=fallback, **options)
+        return Recipe(phase, optimizer, fallbacks=fallbacks, **options)
 
     # ------------------------------------------------------------------------- training
 
@@ -191,7 +191,7 @@ class BaseRBM(DensityModel):
         if not resumes:
             self._pretrain(training, rows, train)
             check_integral(training.machine, "before the first epoch")
-            if training.recipe.fallback is not None and rows.total >= _LEAST_ROWS:
+            if training.recipe.fallbacks and rows.total >= _LEAST_ROWS:
                 training.first = training.machine.copy()
         labels = training.recipe.labels
         monitor = LikelihoodMonitor(
@@ -351,9 +351,10 @@ class BaseRBM(DensityModel):
         if recipe.coordinates is not None:
             machine = recipe.coordinates.machine_inward(machine)
         machine, rows = machine.copy(), self._rows_to_resume(X, weights, recipe)
-        if recipe.fallback is not None and before.phase.kind == recipe.fallback.kind:
-            recipe = replace(recipe, phase=recipe.fallback)
-        recipe = training.recipe = replace(recipe, fallback=None)
+        for phase in recipe.fallbacks:
+            if phase.kind == before.phase.kind:
+                recipe = replace(recipe, phase=phase)
+        recipe = training.recipe = replace(recipe, fallbacks=())
         phase, n, width = recipe.phase, int(self.batch_size), machine.n_units[0]
         least = recipe.rows_of_state(n, max(rows.total, fewest), width, rows.part)
         most = recipe.rows_of_state(n, inf, width, rows.part)

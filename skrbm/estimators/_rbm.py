@@ -70,8 +70,8 @@ class RBM(BaseRBM):
 
         By default chains are persistent, and fixed points start at data. With an automatic step
         length, chains of discrete units are checked after a fifth and after half of the epochs: if
-        they do not mix, as many epochs are tried with weighted chains, and the better model is
-        kept.
+        they do not mix, as many epochs are tried with tempered and with weighted chains, and the
+        best model is kept.
     {optimizer}
     {learning_rate = "auto"}
     batch_size : int, default=100

@@ -67,7 +67,7 @@ class LabelledRBM(RBM):
 
     def _recipe(self, rows=None):
         # Labels tell modes apart, whether or not chains mix between them.
-        return replace(super()._recipe(rows), labels=self.labels, fallback=None)
+        return replace(super()._recipe(rows), labels=self.labels, fallbacks=())
 
 
 class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Estimator):

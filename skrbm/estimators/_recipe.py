@@ -27,7 +27,7 @@ class Recipe:
         In which the machine is trained; None for those of the data.
     labels : LabelColumns, default=None
         Columns of labels.
-    fallback : ModelPhase, default=None
+    fallbacks : tuple of ModelPhase, default=()
         With which learning restarts where the chains of ``phase`` do not mix.
     noise : tuple of two arrays, default=None
         Mean and standard deviation of noise at which chains start, as they are published.
@@ -44,7 +44,7 @@ class Recipe:
     parameters: Any = NATURAL
     coordinates: Coordinates | None = None
     labels: Any = None
-    fallback: Any = None
+    fallbacks: tuple = ()
     noise: Any = None
     deviation: float = 0.01
     is_spread: bool = False

@@ -61,8 +61,9 @@ class TabularRBM(BaseRBM):
     inference : {"gibbs", "pcd", "cd", "tempering", "naive_mean_field", "tap"} or object, \
             default="gibbs"
         How the moments of the model are estimated, as in :class:`RBM`. By default chains are
-        weighted in tables with real columns; in others they are persistent, and weighted after a
-        restart if these do not mix. The method must support all kinds of the columns.
+        weighted in tables with real columns; in others they are persistent, and tempered or
+        weighted after a restart if these do not mix. The method must support all kinds of the
+        columns.
     {optimizer}
     {learning_rate = "auto"}
     {batch_size = 100}

@@ -35,9 +35,9 @@ class Sampler(InferenceMethod):
     n_steps : int, default=1
         Steps for each batch in learning.
     n_chains : int or None, default=None
-        Number of chains in learning; None is 400 for "weighted" chains, and else ``batch_size`` of
-        the estimator, or the number of rows if that is smaller. Chains that start at "data" are as
-        many as the rows of the batch.
+        Number of chains in learning; None is 400 for "weighted" and "tempered" chains, and else
+        ``batch_size`` of the estimator, or the number of rows if that is smaller. Chains that start
+        at "data" are as many as the rows of the batch.
     start : {"persistent", "weighted", "tempered", "data", "noise", "annealed"} or None, \
             default=None
         Where the chains start for each batch in learning. "persistent": where they ended

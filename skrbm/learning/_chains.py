@@ -100,14 +100,15 @@ class ChainPhase(ModelPhase):
     start = "persistent"
     samples_model = True
     divergence = None  # most of a step, in nats; None for that of any phase
+    n_by_default = None  # chains; None for as many as a batch has rows
 
     @property
     def n_states(self):
-        return self.sampler.n_chains
+        return self.n_by_default if self.sampler.n_chains is None else self.sampler.n_chains
 
     @property
     def remedies(self):
-        return {"inference": f"inference={type(self.sampler).__name__}(start='weighted')"}
+        return {"inference": f"inference={type(self.sampler).__name__}(start='tempered')"}
 
     @property
     def kind(self):

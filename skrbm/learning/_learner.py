@@ -31,7 +31,7 @@ from ._together import Shares
 _OFFSET_WEIGHT = 0.05  # of a new batch in the running means of the layers
 _CHECKED = 0.2, 0.5  # parts of the epochs after which chains and the likelihood are checked
 _CHECKED_ROWS = 256  # of data, whose main direction is that of the check
-_LOSS = 0.1  # nats below independent columns that need not be an error of the chains
+_LOSS = 0.1  # nats below independent columns, or other chains, that need not be an error of chains
 CORRELATED = 0.8  # autocorrelation over 50 sweeps above which they do not
 # Mean square of samples of a real column, which is 1 in the data, above which an epoch is repeated.
 # Chains return by themselves from 25 to 60, in fits to rows with many missing values.
@@ -201,7 +201,7 @@ class MomentLearner(BatchLearner):
         Visible columns whose probabilities given the others may be learnt as well.
     gain : callable, default=None
         ``gain(training)`` returns the mean log-likelihood of training rows over that of independent
-        columns, by which the model phase or its fallback is chosen.
+        columns, by which the model phase or one of its fallbacks is chosen.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class MomentLearner(BatchLearner):
         return super().epoch(training, progress, rate)
 
     def _check_chains(self, training, rate):
-        """Try the other phase if chains do not mix, or if the likelihood does not grow.
+        """Try other phases if chains do not mix, or if the likelihood does not grow.
 
         Modes may separate after the first check only, so that the second one is the same.
         """
@@ -263,39 +263,44 @@ class MomentLearner(BatchLearner):
         if tries or before is not None:
             training.first = None
         if tries:
-            self._try_fallback(training, first, rate, gain)
+            self._try_fallbacks(training, first, rate, gain)
 
-    def _try_fallback(self, training, first, rate, gain):
-        """Learn from the first machine with the other phase, and keep the better machine of both.
+    def _try_fallbacks(self, training, first, rate, gain):
+        """Learn from the first machine with the other phases, and keep the best machine of all.
 
-        Chains that do not mix may have the wrong share of a cluster, and so has the machine then;
-        but importance weights follow a machine of many parameters by short steps only.
+        Chains that do not mix may have the wrong share of a cluster, and so has the machine then.
+        But each remedy has its limits: exchanges and importance weights need short steps, which
+        learn less of many parameters; modes that are far apart may lose their exchanges, and the
+        errors of weights add up if there are many modes.
         """
-        phase, rng, parameters = training.recipe.fallback, training.rng, self.parameters.of(first)
-        n = min(phase.n_states, most_rows(first.n_units[0]))
-        trial = replace(
-            training,
-            machine=first.copy(),
-            phase_state=phase.init(first, rng, n, self.rows.some(n, rng)),
-            optimizer_state=self.optimizer.init(parameters),
-            length_state=None,
-            offsets=None,
-            average=None,
-            recipe=replace(training.recipe, phase=phase, fallback=None),
-        )
-        before = self.phase, self.length
-        length = self.optimizer.step_length(phase.step_length(first), first.n_units[0])
-        self._switch(phase, length)
-        try:
-            for _ in range(training.n_epochs):
-                super().epoch(trial, _CHECKED[0], rate)
-            is_better = self.gain(trial) > gain
-        except DivergenceError:
-            is_better = False
-        if is_better:
+        rng, parameters = training.rng, self.parameters.of(first)
+        best = self.phase, self.length, None
+        for phase in training.recipe.fallbacks:
+            n = min(phase.n_states or self.batch_size, most_rows(first.n_units[0]))
+            trial = replace(
+                training,
+                machine=first.copy(),
+                phase_state=phase.init(first, rng, n, self.rows.some(n, rng)),
+                optimizer_state=self.optimizer.init(parameters),
+                length_state=None,
+                offsets=None,
+                average=None,
+                recipe=replace(training.recipe, phase=phase, fallbacks=()),
+            )
+            length = self.optimizer.step_length(phase.step_length(first), first.n_units[0])
+            self._switch(phase, length)
+            try:
+                for _ in range(training.n_epochs):
+                    super().epoch(trial, _CHECKED[0], rate)
+                found = self.gain(trial)
+            except DivergenceError:
+                continue
+            if found > gain + _LOSS:
+                gain, best = found, (phase, length, trial)
+        *chosen, trial = best
+        self._switch(*chosen)
+        if trial is not None:
             training.stepped, self._switched = trial.stepped, trial.recipe
-        else:
-            self._switch(*before)
 
     def _switch(self, phase, length):
         """Learn by another phase from now on."""

@@ -9,7 +9,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._ranks import ranks
 from ..arrays import (
-    block_rows,
     cast,
     dense,
     main_directions,
@@ -111,7 +110,7 @@ class LikelihoodMonitor(Monitor):
         self.train, self.weights = self._some_by_weight(train, np.random.default_rng(chains))
         self._tracker = LogPartitionTracker(self._independent_units, chains, self._some_rows)
         most = most_rows(rows.X.shape[1])
-        self.block_rows = min(most, max(batch_size, block_rows(rows.X.shape[1])))
+        self.block_rows = min(most, max(batch_size, _FEWER_ROWS))
         self.budget = None  # cost that log Z may have now, in units of learning from a row
         self.log_z = self.end = None  # of the last epoch, and the machine and state after it
 

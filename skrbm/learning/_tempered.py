@@ -13,10 +13,10 @@ from ..inference import Ladder, collected, gains_of, ladder_of, renewed, resampl
 from ._chains import ChainPhase, noisy_base
 
 _NEW_RUNG = 0.3  # acceptance below which the present machine becomes a rung
-# Sweeps at a new rung. Chains learn the shares of modes from its samples, so that there are many.
-_BURN_IN, _BLOCKS, _SPACING = 30, 30, 4
-_FIRST, _FEWEST = 10, 100  # samples of the first rungs: of each chain, and of all at least
-_KEPT = 10  # samples of the rungs below the last one, of each chain
+_BURN_IN, _SPACING = 30, 4  # sweeps at a new rung before its samples, and between them
+# Samples of a rung, of fewer than that many numbers, and how many times as many a new rung has:
+# chains learn the shares of modes from them.
+_KEPT, _NUMBERS, _NEW = 1000, 2**24, 3
 _EVERY = 4  # steps after which some samples of one of the rungs are moved, and proposed
 
 
@@ -47,6 +47,7 @@ class TemperedPhase(ChainPhase):
     for_ranks = False  # rungs are made of machines that all chains have come to together
     one_hidden_layer = True  # or there is no formula for the free energies that exchanges need
     divergence = 0.1  # nats, of a step after which samples of the last rung are still exchanged
+    n_by_default = 400  # fewer may all be in one mode when they become a rung
 
     @property
     def remedies(self):
@@ -55,7 +56,7 @@ class TemperedPhase(ChainPhase):
     def _first(self, machine, rng, n):
         """Return rows of the last rung of a ladder that is found by annealing, and the state."""
         base = None if self.noise is None else noisy_base(machine, self.noise).thetas[0]
-        options = {"n_samples": max(_FIRST * n, _FEWEST), "n_sweeps": _BURN_IN}
+        options = {"n_samples": _n_kept(n, machine), "n_sweeps": _BURN_IN}
         ladder = ladder_of(machine.copy(), rng, visible=base, **options)
         return ladder.last(n, rng), Tempered(ladder)
 
@@ -75,8 +76,9 @@ class TemperedPhase(ChainPhase):
             drawn = resampled(samples, gains_of(last, machine, samples), rng)
             rung = machine.copy()
             found = namespace(rows).take(drawn, rng.permutation(drawn.shape[0])[:n], axis=0)
-            found = collected(rung, found, ladder, rng, _BURN_IN, _BLOCKS, _SPACING)
-            ladder = ladder.extended(rung, found, _KEPT * n, _NEW_RUNG)
+            n_kept = _n_kept(n, machine)
+            found = collected(rung, found, ladder, rng, _BURN_IN, _NEW * n_kept // n, _SPACING)
+            ladder = ladder.extended(rung, found, n_kept, _NEW_RUNG)
             tempered = tempered._replace(ladder=ladder, n_steps=0)
             moved = last_rows(ladder.samples[-1], n)
         elif due == 0:
@@ -96,3 +98,8 @@ class TemperedPhase(ChainPhase):
         if tempered.exchange is None:
             return found
         return {"exchange": tempered.exchange, "n_rungs": float(len(tempered.ladder)), **found}
+
+
+def _n_kept(n, machine):
+    """Return how many samples a rung has for ``n`` chains."""
+    return max(n, min(_KEPT, _NUMBERS // machine.n_units[0]))

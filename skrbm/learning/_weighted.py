@@ -15,7 +15,6 @@ from ._chains import ChainPhase
 
 _BURN_IN = 30  # sweeps of the first machine, whose couplings are weak
 _ESS = 0.5  # effective part of the chains below which they are resampled
-_CHAINS = 400  # of which half may be lost before they are resampled
 
 
 class Weighted(NamedTuple):
@@ -40,15 +39,12 @@ class WeightedPhase(ChainPhase):
     for_ranks = False  # resampling is among all chains
     one_hidden_layer = True  # or there is no formula for the free energies behind the weights
     divergence = 0.1  # nats, of a step that importance weights can follow
+    n_by_default = 400  # of which half may be lost before they are resampled
 
     @property
     def remedies(self):
         sampler = type(self.sampler).__name__
         return {"inference": f"more chains, such as inference={sampler}(start='tempered')"}
-
-    @property
-    def n_states(self):
-        return _CHAINS if self.sampler.n_chains is None else self.sampler.n_chains
 
     def _first(self, machine, rng, n):
         rows = self.noise_rows(machine, rng, n)

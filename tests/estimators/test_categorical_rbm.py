@@ -237,11 +237,11 @@ def test_given_parameters():
 def test_clusters_between_which_chains_do_not_mix():
     """Two sites repeat another one without exception, so that rows fall into four groups.
 
-    Persistent chains lose clusters; weighted ones are the default.
+    Persistent chains lose clusters; the default restarts with tempered ones.
     """
     X = np.random.default_rng(0).choice(list("ACGT"), (800, 6))
     X[:, 4] = X[:, 5] = X[:, 1]
-    with pytest.warns(ConvergenceWarning, match="weighted"):
+    with pytest.warns(ConvergenceWarning, match="tempered"):
         CategoricalRBM(random_state=0, inference=Gibbs(start="persistent")).fit(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
