@@ -161,6 +161,7 @@ class LikelihoodMonitor(Monitor):
         seed = np.random.SeedSequence(self.seed.generate_state(8).tolist())
         tracker = LogPartitionTracker(self._independent_units, seed, self._some_rows)
         log_z = tracker.estimate(machine, math.inf) if len(index) else None
+        self._tracker = tracker  # whose chains have come to a machine of now
         if log_z is None:
             return math.nan
         gains = self._log_weights(density, index) - log_z.value - self._independent(density, index)
