@@ -23,7 +23,8 @@ def groups(seed):
 
 def holds(rbm, truth):
     value, std = rbm.log_partition(return_std=True)
-    return abs(value - truth) < 2.1 * std  # by Student's distribution
+    # By Student's distribution; a step of 1e-9 in a fit changes log Z by less than 1e-6.
+    return abs(value - truth) < 2.1 * std + 1e-6
 
 
 def exact(rbm):
