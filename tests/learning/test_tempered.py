@@ -82,7 +82,7 @@ def test_a_new_rung_where_exchanges_are_rare():
     """Its samples come from the last rung: both modes have their share, where chains had one."""
     first, machine = two_modes(0.6), two_modes(1.2)
     tempered, rng = tempered_of(first, 4000), make_rng(0, first.weights[0])
-    zeros = np.zeros((1000, 6))  # a mode only
+    zeros = np.zeros((4000, 6))  # a mode only
     chains = Gibbs().state_at(machine, zeros, rng)
     state = CHAINS["tempered"](Gibbs()).reviewed(machine, Run(chains, more=tempered), rng)
     rows, after = state.chains.layers[0], state.more
@@ -90,7 +90,7 @@ def test_a_new_rung_where_exchanges_are_rare():
     assert after.ladder.machines[-1] is not machine
     assert_array_equal(after.ladder.machines[-1].weights[0], machine.weights[0])
     assert not np.shares_memory(after.ladder.machines[-1].weights[0], machine.weights[0])
-    assert len(after.ladder.samples[-1]) == 30_000 and len(after.ladder.samples[0]) == 4000
+    assert len(after.ladder.samples[-1]) == 12_000 and len(after.ladder.samples[0]) == 4000
     share = (after.ladder.samples[-1].mean(axis=1) > 0.5).mean()
     assert abs(share - 0.5) < 0.05
     assert_joint_distribution(Exact(machine), Gibbs().state_at(machine, rows, rng).layers)
