@@ -271,7 +271,10 @@ class SmallSteps:
     def __call__(self, gain):
         step = 1.0
         while not self.arrived:
-            spread, left = self._measured(gain, step), 1 - self.betas[-1]
+            left, is_late = 1 - self.betas[-1], self.n_steps >= _MOST_STEPS // 2
+            least = left / max(1, _MOST_STEPS - self.n_steps) if is_late else _SMALLEST_STEP
+            step = max(step, least)
+            spread = self._measured(gain, step)
             if self.n_steps == 0:
                 self._whole = spread
                 if self.needed > self.most:
@@ -279,8 +282,6 @@ class SmallSteps:
                 wanted = max(self.spread, min(_COARSE, spread / max(self.most, 1.0)))
             if self.n_steps >= self.most:
                 return
-            is_late = self.n_steps >= _MOST_STEPS // 2
-            least = left / max(1, _MOST_STEPS - self.n_steps) if is_late else _SMALLEST_STEP
             while spread > 1.5 * wanted and step > least:
                 step = max(step * wanted / spread, least)
                 spread = self._measured(gain, step)
