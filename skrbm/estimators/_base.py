@@ -423,11 +423,8 @@ class BaseRBM(DensityModel):
 
     def _publish(self, machine, state, training):
         found = self._attributes(machine, state, training.recipe)
-        for name in {
-            *THETA_ATTRIBUTES,
-            "ladder_",
-            "_runs_of_fit",
-        } - found.keys():  # those of an earlier fit
+        of_fits = {*THETA_ATTRIBUTES, "ladder_", "_runs_of_fit"}
+        for name in of_fits - found.keys():  # those of an earlier fit
             self.__dict__.pop(name, None)
         vars(self).update(found)
         if training.visible_means is not None:

@@ -5,7 +5,6 @@ import warnings
 from dataclasses import asdict, is_dataclass, replace
 
 import joblib
-import numpy as np
 
 from .. import evaluation
 from ..arrays import seed_sequence, to_numpy
@@ -13,7 +12,7 @@ from ..exceptions import LikelihoodWarning
 from ..inference import RARE_EXCHANGES, SMC
 from ..machine import can_enumerate
 
-_ROWS = 16  # by whose log weights a model is told from others
+_ROWS = 16  # whose log weights tell by how much other coordinates change log Z
 _MISSING = 0.1  # nats of log Z by solutions below the exact one above which they warn
 
 # Results outside of the models, which nothing that only reads them changes; the newest come last.
@@ -22,11 +21,7 @@ _KEPT, _MOST_KEPT, _LOCK = {}, 100, threading.Lock()
 
 def kept_with_parameters(model, name, function):
     """Return ``function()``, which is kept for a model of these parameters and this seed."""
-    machine = model.machine_
-    thetas = (part for theta in machine.thetas for part in theta if part is not None)
-    parts = (*machine.weights, model.starts_, *thetas)
-    values = [*(to_numpy(part) for part in parts), machine.units, model._evaluation_seed]
-    key = joblib.hash(values), type(model).__qualname__, name
+    key = _hash(model), type(model).__qualname__, name
     if key not in _KEPT:
         value = function()
         with _LOCK:
@@ -37,14 +32,21 @@ def kept_with_parameters(model, name, function):
     return _KEPT[key]
 
 
+def _hash(model):
+    """Return a hash of the parameters, the chains and the seed of a model."""
+    machine = model.machine_
+    thetas = (part for theta in machine.thetas for part in theta if part is not None)
+    parts = (*machine.weights, model.starts_, *thetas)
+    return joblib.hash([*map(to_numpy, parts), machine.units, model._evaluation_seed])
+
+
 def keep_runs(model, density):
     """Keep log Z by the runs of a fit that has ended with a density.
 
-    With it come the log weights of rows, which tell the model from one whose parameters a user has
-    changed.
+    With it comes a hash, since users may change the parameters later.
     """
-    before, after = _log_weight(density), _log_weight(model.density_)
-    model._runs_of_fit = after, density.runs + (after - before)
+    moved = _log_weight(model.density_) - _log_weight(density)
+    model._runs_of_fit = _hash(model), density.runs + moved
 
 
 def _log_weight(density):
@@ -53,11 +55,8 @@ def _log_weight(density):
 
 
 def _density_with_runs(model):
-    density = model.density_
-    log_weight, runs = getattr(model, "_runs_of_fit", (None, None))
-    if runs is None or not np.isclose(_log_weight(density), log_weight, rtol=1e-6, atol=1e-6):
-        return density
-    return replace(density, runs=runs)
+    found, runs = getattr(model, "_runs_of_fit", (None, None))
+    return replace(model.density_, runs=runs if found == _hash(model) else None)
 
 
 def _kept_log_partition(model, method):
