@@ -47,7 +47,14 @@ from skrbm import (
 )
 from skrbm.arrays import make_rng
 from skrbm.evaluation import pseudo_log_likelihood
-from skrbm.inference import Gibbs, GibbsLangevin, Tempering, ladder_of, remaining, sample
+from skrbm.inference import (
+    Gibbs,
+    GibbsLangevin,
+    Tempering,
+    autocorrelation_between,
+    ladder_of,
+    sample,
+)
 
 
 def timed(runs, repeats):
@@ -365,7 +372,7 @@ def tempering(repeats):
         for n_steps in (10, 40, 100):
             end = sample(sampler, machine, begin, rng, n_steps)
             ends = begin.layers[0], end.layers[0], ladder.samples[-1]
-            rows.append((type(sampler).__name__, str(n_steps), remaining(*ends)))
+            rows.append((type(sampler).__name__, str(n_steps), autocorrelation_between(*ends)))
     table(("chains", "steps", "autocorrelation"), rows)
 
 

@@ -26,12 +26,12 @@ from ..evaluation._observed import exact_sums, most_units
 from ..inference import (
     Gibbs,
     Tempering,
+    autocorrelation_between,
     clamped,
     clamped_mean,
     completed,
     draw_visible,
     own_bases,
-    remaining,
     resolve,
     rows_with_holes,
     sample,
@@ -108,7 +108,7 @@ def _method_that_mixes(model):
         begin = sample(sampler, machine, sampler.state_at(machine, rows, rng), rng, N_SWEEPS)
         end = to_numpy(sample(sampler, machine, begin, rng, N_SWEEPS).layers[0])
         begin = to_numpy(begin.layers[0])
-        return remaining(begin, end, begin)
+        return autocorrelation_between(begin, end, begin)
 
     found = kept_with_parameters(model, "autocorrelation", correlation)
     if found <= CORRELATED:

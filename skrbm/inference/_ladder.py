@@ -28,7 +28,7 @@ from ._annealing import anneal, own_bases, resampled
 from ._clamped import clamped
 from ._fixed_point import choose
 from ._gibbs import Gibbs, samples_exactly
-from ._sampler import draw_visible, last_visible, metropolis, remaining
+from ._sampler import autocorrelation_between, draw_visible, last_visible, metropolis
 
 # Building a ladder.
 _MOST_CHAINS, _MOST_RUNGS = 200, 100  # chains that are annealed, and rungs
@@ -318,7 +318,7 @@ def ladder_of(machine, rng, *, visible=None, n_samples=200, n_sweeps=100) -> Lad
     rng = rng if hasattr(rng, "signed") else make_rng(rng, machine.weights[0])
     n, bases = min(n_samples, _MOST_CHAINS), own_bases(machine, visible)
     trials = [_climbed(machine, base, rng, n) for base in bases]
-    machines, rows, rates = _that_mixes(trials, n_sweeps, rng)
+    machines, rows, rates = _best_mixed(trials, n_sweeps, rng)
     for _ in range(_ROUNDS):
         apart = rates < _CLOSE * _ACCEPTANCE
         if not apart.any() or len(machines) >= _MOST_RUNGS:
@@ -389,7 +389,7 @@ def _mixed(machines, rows, n_sweeps, rng):
         return rows, sums / counts
 
 
-def _that_mixes(trials, n_sweeps, rng):
+def _best_mixed(trials, n_sweeps, rng):
     """Return machines, samples and exchange rates of the ladder whose chains mix best.
 
     After ``n_sweeps`` its chains depend least on where they have started: at samples of all trials.
@@ -400,5 +400,6 @@ def _that_mixes(trials, n_sweeps, rng):
     begin, found = to_numpy(starts), []
     for machines, rows in trials:
         rows, rates = _mixed(machines, (*rows[:-1], starts), n_sweeps, rng)
-        found.append((remaining(begin, to_numpy(rows[-1]), begin), machines, rows, rates))
+        rho = autocorrelation_between(begin, to_numpy(rows[-1]), begin)
+        found.append((rho, machines, rows, rates))
     return min(found, key=lambda trial: trial[0])[1:]

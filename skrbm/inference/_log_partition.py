@@ -151,7 +151,7 @@ def _surely(estimate):
     return estimate.value - 2 * estimate.std
 
 
-def _is_higher(runs, others):
+def _is_significantly_higher(runs, others):
     """Whether log Z by some runs is significantly higher than by others, which miss modes then."""
     variance = sum(np.var(part, ddof=1) / part.size for part in (runs, others))
     return np.mean(runs) - np.mean(others) > _HIGHER * np.sqrt(variance)
@@ -304,14 +304,14 @@ class SMC(_Annealing):
         new = bases if known is None else bases[-2:-1]  # far from where the known runs came from
         trials = [(base, *self._adaptive(machine, base, rng, _SPREAD)) for base in new]
         base, steps, trial = max(trials, key=lambda found: np.mean(found[2]))
-        if known is not None and not _is_higher(trial, known):
+        if known is not None and not _is_significantly_higher(trial, known):
             base, steps, trial, result = bases[-1], None, known, of_runs(known)
             if result.std <= self.std:
                 return result
         betas, log_z = self._adaptive(machine, base, rng, _SPREAD / 2)
         first, half = len(betas) - 1, len(betas) // 2
         rounds = [(first, log_z)]
-        if trial is known and not _is_higher(log_z, known):
+        if trial is known and not _is_significantly_higher(log_z, known):
             rounds.append((half, known))  # whose chains have come a longer way
         # The variance of log Z falls with the number of steps.
         variance = np.var(trial, ddof=1) / trial.size * (first if steps is None else len(steps) - 1)

@@ -276,7 +276,7 @@ class RelaxedBP(FixedPoint):
 
 def _lagrangian(machine, state):
     """Return L of each row, in float64; NaN where the messages are no solution."""
-    total, fails = 0.0, _grow(state)
+    total, fails = 0.0, _diverging_rows(state)
     for l, unit in enumerate(machine.units):
         sides = tuple(_sides(machine, l, state))
         theta, cavities = _conditionals(machine, l, sides)
@@ -294,7 +294,7 @@ def _lagrangian(machine, state):
     return namespace(total).where(fails, float("nan"), total)
 
 
-def _grow(state):
+def _diverging_rows(state):
     """Return the rows where messages or their multipliers grow without limit."""
     found, xp = False, namespace(state.means[0])
     for message in (*state.up, *state.down):

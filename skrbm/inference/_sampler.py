@@ -191,7 +191,7 @@ def metropolis(log_ratio, rng):
     return accepted, xp.where(log_ratio == log_ratio, rate, 0.0)
 
 
-def remaining(begin, end, rows):
+def autocorrelation_between(begin, end, rows):
     """Return the autocorrelation of chains from one step to another, a float.
 
     It is the largest one along the first eight principal directions of data: 1 less the variance of

@@ -22,10 +22,10 @@ from ..inference import (
     Chains,
     Sampler,
     anneal,
+    autocorrelation_between,
     completed,
     draw_visible,
     last_visible,
-    remaining,
     sample,
 )
 from ..machine import (
@@ -255,12 +255,14 @@ class ChainPhase(ModelPhase):
         return {} if state.acceptance is None else {"acceptance": state.acceptance}
 
     def autocorrelation(self, machine, state, rows, rng):
-        """Return the autocorrelation of the chains over 50 sweeps, as ``remaining`` does.
+        """Return the autocorrelation of the chains over 50 sweeps along the data.
 
         ``rows`` are visible values of data, of shape (n_rows, n_visible).
         """
         ends = sample(self.sampler, machine, state.chains, rng, N_SWEEPS)
-        return remaining(to_numpy(self.visible(state)), to_numpy(ends.layers[0]), to_numpy(rows))
+        return autocorrelation_between(
+            to_numpy(self.visible(state)), to_numpy(ends.layers[0]), to_numpy(rows)
+        )
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from ._together import Shares
 _OFFSET_WEIGHT = 0.05  # of a new batch in the running means of the layers
 _CHECKED = 0.2, 0.5  # parts of the epochs after which chains and the likelihood are checked
 _CHECKED_ROWS = 256  # of data, whose main direction is that of the check
-_LOSS = 0.1  # nats below independent columns, or other chains, that need not be an error of chains
+_LOSS = 0.1  # nats of likelihood, below which a difference does not show that chains are wrong
 CORRELATED = 0.8  # autocorrelation over 50 sweeps above which they do not
 # Mean square of samples of a real column, which is 1 in the data, above which an epoch is repeated.
 # Chains return by themselves from 25 to 60, in fits to rows with many missing values.

@@ -8,15 +8,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._ranks import ranks
-from ..arrays import (
-    cast,
-    dense,
-    main_directions,
-    make_rng,
-    namespace,
-    row_sums,
-    to_numpy,
-)
+from ..arrays import cast, dense, main_directions, make_rng, namespace, row_sums, to_numpy
 from ..evaluation._lengths import length_partitions
 from ..evaluation._observed import QUICK
 from ..exceptions import DivergenceError

@@ -56,7 +56,7 @@ class TemperedPhase(ChainPhase):
     def _first(self, machine, rng, n):
         """Return rows of the last rung of a ladder that is found by annealing, and the state."""
         base = None if self.noise is None else noisy_base(machine, self.noise).thetas[0]
-        options = {"n_samples": _n_kept(n, machine), "n_sweeps": _BURN_IN}
+        options = {"n_samples": _n_samples(n, machine), "n_sweeps": _BURN_IN}
         ladder = ladder_of(machine.copy(), rng, visible=base, **options)
         return ladder.last(n, rng), Tempered(ladder)
 
@@ -76,7 +76,7 @@ class TemperedPhase(ChainPhase):
             drawn = resampled(samples, gains_of(last, machine, samples), rng)
             rung = machine.copy()
             found = namespace(rows).take(drawn, rng.permutation(drawn.shape[0])[:n], axis=0)
-            n_kept = _n_kept(n, machine)
+            n_kept = _n_samples(n, machine)
             found = collected(rung, found, ladder, rng, _BURN_IN, _NEW * n_kept // n, _SPACING)
             ladder = ladder.extended(rung, found, n_kept, _NEW_RUNG)
             tempered = tempered._replace(ladder=ladder, n_steps=0)
@@ -100,6 +100,6 @@ class TemperedPhase(ChainPhase):
         return {"exchange": tempered.exchange, "n_rungs": float(len(tempered.ladder)), **found}
 
 
-def _n_kept(n, machine):
+def _n_samples(n, machine):
     """Return how many samples a rung has for ``n`` chains."""
-    return max(n, min(_KEPT, _NUMBERS // machine.n_units[0]))
+    return max(n, 2, min(_KEPT, _NUMBERS // machine.n_units[0]))

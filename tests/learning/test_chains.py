@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skrbm.arrays import make_rng
-from skrbm.inference import Gibbs, GibbsLangevin, Langevin, remaining
+from skrbm.inference import Gibbs, GibbsLangevin, Langevin, autocorrelation_between
 from skrbm.learning import CHAINS, CORRELATED, GRADIENTS, ChainPhase, Noise
 from skrbm.machine import Machine, condition
 from skrbm.units import Bernoulli, Theta
@@ -103,9 +103,9 @@ def test_directions_that_a_model_has_not_learnt_do_not_count():
     """Independent chains with a third of the deviation of the data move by little."""
     rng = np.random.default_rng(0)
     rows, begin, end = rng.standard_normal((300, 3)), *rng.normal(0, 0.3, (2, 100, 3))
-    assert remaining(begin, end, rows) < CORRELATED
+    assert autocorrelation_between(begin, end, rows) < CORRELATED
     modes = np.where(rng.random((100, 3)) < 0.5, -1.0, 1.0)
-    assert remaining(modes + begin, modes + end, rows) > CORRELATED
+    assert autocorrelation_between(modes + begin, modes + end, rows) > CORRELATED
 
 
 def test_chains_that_stay_in_modes_along_a_lesser_direction_are_correlated():

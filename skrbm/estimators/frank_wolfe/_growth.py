@@ -21,7 +21,6 @@ from ._mixture import Mixture, machine_of, mixture_of
 
 _SOLVER = {"maxiter": 100, "gtol": 1e-4, "ftol": 1e-6}
 _RESTARTS = 8  # random starts of each subproblem
-_START_ROWS = 1000  # rows of the data from which half of the starts are made
 _MIN_VARIANCE = 0.01  # of a visible unit, in random starts and in steps of the biases
 _SMALLEST = 1e-9  # multiplicity below which a unit is removed
 _MAX_PARTS, _PART_STEPS = 50, 2  # parts of a step, and updates of the biases between them
