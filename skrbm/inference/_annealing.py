@@ -229,8 +229,9 @@ class SmallSteps:
     """Adaptive temperatures for :func:`anneal`: log weights spread equally in all steps.
 
     The spread is taken to grow in proportion to the length of a step, so that it is mostly computed
-    once for each. Of more than ``most`` steps all are longer, up to a spread of 0.5; where the way
-    needs still more, none is made. Where 1000 are too few, the later ones are longer.
+    once for each. If more than ``most`` steps were needed, all are longer, up to a spread of 0.5;
+    if even these are too many, none is made. There are at most 1000 steps, of which the last 500
+    are as long as necessary.
 
     Parameters
     ----------
@@ -263,7 +264,7 @@ class SmallSteps:
 
     @property
     def needed(self):
-        """How many steps the way needs at least, as far as is known."""
+        """How many steps are needed at least, as far as is known."""
         if self.n_steps == 0:
             return min(self._whole / _COARSE, _MOST_STEPS)
         return self.n_steps * (1 if self.arrived else 2)

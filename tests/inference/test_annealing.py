@@ -10,7 +10,7 @@ from _machines import random_machine
 from numpy.testing import assert_array_equal
 
 from skrbm.arrays import make_rng
-from skrbm.inference import Gibbs, GibbsLangevin, Langevin, anneal, resampled
+from skrbm.inference import Gibbs, GibbsLangevin, Langevin, SmallSteps, anneal, resampled
 from skrbm.machine import uncoupled
 
 MOVES = [None, Gibbs(), Langevin(), GibbsLangevin()]
@@ -93,3 +93,14 @@ def test_rows_without_a_weight_are_not_drawn():
     rows = np.arange(4.0)[:, None]
     drawn = resampled(rows, np.array([np.nan, 0.0, -np.inf, 0.0]), make_rng(0, rows))
     assert_array_equal(drawn[:, 0], [1, 1, 3, 3])
+
+
+@pytest.mark.parametrize("spread", [1.0, 1e4, np.inf])
+def test_adaptive_temperatures_end(spread):
+    """In 1000 steps at most, also if log weights spread by far too much, or overflow."""
+    signs, betas, found = np.array([-1.0, 1.0]), SmallSteps(0.1), []
+    with np.errstate(invalid="ignore"):
+        for beta in betas(lambda beta: spread * (beta - betas.betas[-1]) * signs):
+            found.append(beta)
+            assert len(found) <= 1000
+    assert betas.arrived and (np.diff(found) > 0).all()
