@@ -35,8 +35,8 @@ class RBM(BaseRBM):
         one precision for each column.
     n_iter : int or "auto", default="auto"
         Number of epochs. "auto" is 40, or more with few rows: with an automatic step length and
-        chains, as many as make 1000 steps. Where columns share a precision matrix it is 3000 steps
-        times the observed part of the values, if these are more.
+        chains, as many as make 1000 steps. Where columns share a precision matrix, they make at
+        least 3000 steps times the fraction of observed values.
     {early_stopping}
     {random_state}
 

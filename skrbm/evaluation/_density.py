@@ -42,7 +42,7 @@ class Density:
         By which the estimator learns, and by which several hidden layers are found given the data;
         None if it samples.
     runs : ndarray of shape (n_runs,), default=None
-        log Z of the machine by runs of chains that have come to it in a fit.
+        Estimates of log Z by independent runs of chains that have followed the machine in a fit.
     precise : bool, default=True
         Whether several hidden layers are solved for in float64 to a mean squared change of 1e-12;
         otherwise to the tolerance of ``method``.

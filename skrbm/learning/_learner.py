@@ -276,7 +276,7 @@ class MomentLearner(BatchLearner):
         rng, parameters = training.rng, self.parameters.of(first)
         best = self.phase, self.length, None
         for phase in training.recipe.fallbacks:
-            n = min(phase.n_states or self.batch_size, most_rows(first.n_units[0]))
+            n = min(phase.n_states, most_rows(first.n_units[0]))
             trial = replace(
                 training,
                 machine=first.copy(),
