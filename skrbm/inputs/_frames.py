@@ -60,9 +60,9 @@ def column_of(X, j):
 
 
 def check_types(X):
-    """Raise ValueError if a DataFrame or 2D array has values that are no numbers and no labels.
+    """Raise an error if a DataFrame or 2D array has values that are no numbers and no labels.
 
-    These are complex numbers, dates, times and what is nested.
+    It is a ValueError for complex numbers, dates and times, and a TypeError for what is nested.
     """
     if is_frame(X):
         columns = ((name, column_of(X, j)) for j, name in enumerate(X.columns))
@@ -79,6 +79,12 @@ def check_types(X):
                 wrong = [f"dtype {values.dtype}"]
             elif values.dtype.kind == "O":
                 types = set(map(type, values))
+                nested = [own.__name__ for own in types if own.__hash__ is None]
+                if nested:  # the words of float, which scikit-learn asks for
+                    raise TypeError(
+                        f"column {name!r} of X has values of type {min(nested)}, and each argument "
+                        "must be a string or a number"
+                    )
                 wrong = [f"type {own.__name__}" for own in types if not _is_usual(own)]
         if wrong:
             raise ValueError(
@@ -92,8 +98,7 @@ def _is_usual(kind):
     if kind.__name__ == "NaTType":  # of pandas, a date
         return True
     is_time = issubclass(kind, _TIMES) or kind.__name__ == "Period"
-    is_nested = kind.__hash__ is None
-    return not (is_time or is_nested or issubclass(kind, complex | np.complexfloating))
+    return not (is_time or issubclass(kind, complex | np.complexfloating))
 
 
 def check_frame(X):
