@@ -216,7 +216,8 @@ def check_held(X, dtype):
     """Raise ValueError if a dense or sparse X has values that are infinite in ``dtype``."""
     if X.dtype == dtype or not namespace(X).isdtype(X.dtype, "real floating"):
         return
-    largest = max(abs(value) for value in value_range(X))
+    least, most = value_range(X)
+    largest = max(-least, most)  # -inf if all values are missing
     if largest > float(namespace(X).finfo(dtype).max):
         raise ValueError(
             f"X has values of up to {largest:.3g}, beyond the range of {dtype}; scale X, or fit to "

@@ -159,6 +159,14 @@ def test_likelihoods_and_hidden_means_are_exact(kind):
     assert rbm.score_samples(HOLES)[1] == pytest.approx(0, abs=1e-8)  # of nothing observed
 
 
+def test_rows_of_nothing_observed():
+    """Also of another dtype than that of the machine."""
+    X = np.random.default_rng(0).standard_normal((20, 4), dtype=np.float32)
+    rbm = RBM(2, visible="gaussian", n_iter=1, random_state=0).fit(X)
+    nothing = np.full((1, 4), np.nan)
+    assert rbm.score(nothing) == pytest.approx(0, abs=1e-5)
+
+
 def many_hidden(Estimator=BernoulliRBM, n=30):
     """A machine too large for sums over its 30 hidden units, and rows of 30 bits."""
     rbm = machine(Estimator, n, n, strength=0.3)
