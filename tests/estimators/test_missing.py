@@ -160,10 +160,10 @@ def test_likelihoods_and_hidden_means_are_exact(kind):
 
 
 def test_rows_of_nothing_observed():
-    """Also of another dtype than that of the machine."""
+    """Also of another dtype than that in which they are scored."""
     X = np.random.default_rng(0).standard_normal((20, 4), dtype=np.float32)
     rbm = RBM(2, visible="gaussian", n_iter=1, random_state=0).fit(X)
-    nothing = np.full((1, 4), np.nan)
+    nothing = np.full((1, 4), np.nan, dtype=np.float32)
     assert rbm.score(nothing) == pytest.approx(0, abs=1e-5)
 
 
