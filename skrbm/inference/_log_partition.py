@@ -29,9 +29,7 @@ _HIGHER = 1.0  # standard errors by which log Z by other runs may be higher than
 _REVERSE = 5  # steps of a reverse run, relative to a trial
 _LONGER = 16  # largest factor of the number of steps in all rounds by another round
 _MARGIN = 1.2  # factor of the number of steps that the standard error seems to need
-_FAR_APART = (
-    1.0  # nats by which log Z of runs spread, above which a round counts only if it is last
-)
+_FAR_APART = 1.0  # standard deviation of log Z by runs above which a round does not count
 _RESAMPLED = 0.5  # effective part of a run below which its chains are resampled
 
 
@@ -252,8 +250,8 @@ class SMC(_Annealing):
     In a trial, log weights spread by 0.2 nats in each step. Of several kinds of independent units,
     those are taken whose runs have the largest mean log Z in a trial, since that is a lower bound.
     Rounds follow until the standard error is reached, the first with a spread of 0.1. All of their
-    runs count, each by its number of steps, but for those of earlier rounds that spread by more
-    than a nat. The reverse estimate has one round.
+    runs count, each by its number of steps, except for rounds whose runs spread by more than a nat,
+    unless all do. The reverse estimate has one round.
 
     Parameters
     ----------
