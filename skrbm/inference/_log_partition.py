@@ -29,7 +29,6 @@ _HIGHER = 1.0  # standard errors by which log Z by other runs may be higher than
 _REVERSE = 5  # steps of a reverse run, relative to a trial
 _LONGER = 16  # largest factor of the number of steps in all rounds by another round
 _MARGIN = 1.2  # factor of the number of steps that the standard error seems to need
-_FAR_APART = 1.0  # standard deviation of log Z by runs above which a round does not count
 _RESAMPLED = 0.5  # effective part of a run below which its chains are resampled
 
 
@@ -250,8 +249,7 @@ class SMC(_Annealing):
     In a trial, log weights spread by 0.2 nats in each step. Of several kinds of independent units,
     those are taken whose runs have the largest mean log Z in a trial, since that is a lower bound.
     Rounds follow until the standard error is reached, the first with a spread of 0.1. All of their
-    runs count, each by its number of steps, except for rounds whose runs spread by more than a nat,
-    unless all do. The reverse estimate has one round.
+    runs count, each by the square of its number of steps. The reverse estimate has one round.
 
     Parameters
     ----------
@@ -319,11 +317,10 @@ class SMC(_Annealing):
         variance = np.var(trial, ddof=1) / trial.size * (first if steps is None else len(steps) - 1)
         while True:
             total = sum(n for n, _ in rounds)
-            counted = [part for part in rounds if np.std(part[1]) <= _FAR_APART] or rounds[-1:]
-            n = np.concatenate([np.full(log_z.size, n) for n, log_z in counted])
-            result = mean_of_weights(
-                np.concatenate([log_z for _, log_z in counted]), shares=n / n.sum()
-            )
+            # By squares, since the error of short runs of hard machines falls faster than 1 / n.
+            shares = np.concatenate([np.full(log_z.size, float(n * n)) for n, log_z in rounds])
+            runs = np.concatenate([log_z for _, log_z in rounds])
+            result = mean_of_weights(runs, shares=shares / shares.sum())
             expected, variance = math.sqrt(variance / total), total * result.std**2
             result = result._replace(std=max(result.std, expected))
             if result.std <= self.std or total >= self.max_sweeps:
