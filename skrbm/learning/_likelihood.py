@@ -240,7 +240,7 @@ class LikelihoodMonitor(Monitor):
             late["log_likelihood"] = own
         if message is not None:
             warnings.warn(message, ConvergenceWarning, stacklevel=9)
-        runs = ranks().first(self._tracker.runs())
+        runs = ranks().first(self._tracker.runs(machine))
         if runs is not None and len(machine.units) == 2:
             self.keep_runs(replace(self.density(machine, state), runs=runs))
         return self.agreed(machine, late) if late else {}

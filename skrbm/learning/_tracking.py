@@ -70,14 +70,15 @@ class LogPartitionTracker:
         self.base, self.seed, self.rng, self.cost = base, seed, None, 0.0
         self.data, self._scouts, self._missed = data, None, 0.0
         self._machine = None  # the one that the chains have come to
-        self._is_by_chains = False  # whether log Z was estimated by these last
+        self._last = None  # the one whose log Z was estimated last, and
+        self._is_by_chains = False  # whether that was by the chains
         self._n_chains = _CHAINS  # of each run
         self._n_rows = _RUNS * _CHAINS  # which a step costs
         self._new_cost = 20 * self._n_rows * _STEP  # of a new start, as far as is known
 
     def estimate(self, machine, budget):
         """Return log Z, a LogPartition, or None if that would cost more than ``budget``."""
-        self.cost, self._is_by_chains, found = 0.0, False, None
+        self.cost, self._is_by_chains, self._last, found = 0.0, False, machine, None
         bits = n_enumerated(machine)
         if bits <= _EXACT:
             cost = _SUMMAND * 2**bits
@@ -185,13 +186,14 @@ class LogPartitionTracker:
         self._log_weights = self._log_weights + ends.log_weights
         return True
 
-    def runs(self):
-        """Return log Z of the last machine by each of the runs, an ndarray of shape (n_runs,).
+    def runs(self, machine):
+        """Return log Z of a machine by each of the runs, an ndarray of shape (n_runs,).
 
-        None if log Z was not estimated by chains, or if these should restart.
+        None if the last estimate was that of another machine or not by chains, or if these should
+        restart.
         """
         is_good = self._is_by_chains and self._machine is not None and self._missed == 0
-        return self._log_z_of_runs() if is_good else None
+        return self._log_z_of_runs() if is_good and self._last is machine else None
 
     def _log_z_of_runs(self):
         weights = namespace(self._log_weights).reshape(self._log_weights, (_RUNS, self._n_chains))
