@@ -167,8 +167,8 @@ def data_moments(
     """Return the moments of a machine with one hidden layer whose visible values X are known.
 
     ``weights`` of rows are used as they are; None gives each row 1 / n_rows. ``given`` are the
-    parameters of the hidden units given X, and ``moments`` those that :meth:`~skrbm.units.Unit.moments` returns
-    for them, if they are known already.
+    parameters of the hidden units given X, and ``moments`` those of the hidden units by
+    :meth:`~skrbm.units.Unit.moments`, if they are known already.
     """
     theta, hidden = condition(machine, X) if given is None else given, machine.units[1]
     mean, variance = hidden.moments(theta) if moments is None else moments
