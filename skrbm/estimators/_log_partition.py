@@ -51,7 +51,8 @@ def keep_runs(model, density):
 
 def _log_weight(density):
     """Return the mean log weight of the first rows where chains start."""
-    return float(to_numpy(density.log_weight_of_full_rows(density.starts[:_ROWS, :])).mean())
+    rows = density.starts[: min(_ROWS, density.starts.shape[0]), :]
+    return float(to_numpy(density.log_weight_of_full_rows(rows)).mean())
 
 
 def _density_with_runs(model):

@@ -52,6 +52,7 @@ _N_STEPS_OF_SAMPLE, _N_STEPS_OF_LADDER = 100, 40
 _N_CHECKED = 100  # chains of each start that show whether chains mix
 _MOST_WEIGHTS = 2**15  # of a machine for which a ladder is built if they do not
 _MOST_ELEMENTS = 2**24  # of the visible values of all rungs that are sampled together
+_SUMMED_ELEMENTS = 2**17  # of rows whose hidden units are summed over together
 _IMPUTE_SWEEPS, _IMPUTE_DAMPING = 1000, 0.2
 
 
@@ -224,7 +225,7 @@ def imputed(model, X, method, n_steps, random_state):
     def means(X, observed):
         if not is_auto:
             return sampled(X, observed)
-        size = block_rows(X.shape[1])
+        size = block_rows(X.shape[1], _SUMMED_ELEMENTS)
         parts = []
         for rows, seen in zip(row_blocks(X, size), row_blocks(observed, size), strict=True):
             _, holes = rows_with_holes(seen)
