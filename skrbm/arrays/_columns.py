@@ -148,13 +148,11 @@ def take_columns(X: Array, columns: Any) -> Array:
 
 def weighted_sum(weight: Any, x: Array) -> Array:
     """Return the sum of the rows of an array, by one weight for all or one for each."""
-    if type(x) is np.ndarray:  # the usual type is checked first
-        if getattr(weight, "ndim", 0):
-            return weight @ x
-        return np.add.reduce(x, axis=0) * weight  # half of the time of np.sum for few rows
     if is_sparse(x):
         weights = x.data * np.repeat(np.broadcast_to(weight, x.shape[:1]), np.diff(x.indptr))
         return np.bincount(x.indices, weights, x.shape[1]).astype(x.dtype)
     if getattr(weight, "ndim", 0):
         return weight @ x
+    if type(x) is np.ndarray:
+        return np.add.reduce(x, axis=0) * weight  # half of the time of np.sum for few rows
     return namespace(x).sum(x, axis=0) * weight

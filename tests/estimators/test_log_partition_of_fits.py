@@ -59,7 +59,7 @@ def two_modes(seed, s=1.0):
 @pytest.mark.law
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_mode_that_the_chains_of_a_fit_miss_counts():
-    """A fit goes on from a machine of two modes, and its rows have the one that weighs less.
+    """A fit continues from a machine with two modes, on rows of the less probable one.
 
     Of 20 intervals of 95 % fewer than 15 hold log Z with a probability of 3e-4.
     """
