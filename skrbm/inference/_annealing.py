@@ -246,13 +246,13 @@ class SmallSteps:
     ----------
     betas : list of float
         0, and the temperatures after it; the last is 1 at the end.
-    n_looks : int
+    n_measured : int
         How often a spread was computed.
     """
 
     def __init__(self, spread, most=math.inf, n_sweeps=1):
         self.spread, self.most, self.n_sweeps = spread, most, n_sweeps
-        self.betas, self.n_looks, self._whole = [0.0], 0, 0.0
+        self.betas, self.n_measured, self._whole = [0.0], 0, 0.0
 
     @property
     def n_steps(self):
@@ -292,7 +292,7 @@ class SmallSteps:
 
     def _measured(self, gain, step):
         """Return the standard deviation of the log weights of a step, infinite if it overflows."""
-        self.n_looks += 1
+        self.n_measured += 1
         spread = float(np.std(to_numpy(gain(min(1.0, self.betas[-1] + step)))))
         return spread if spread == spread else math.inf
 

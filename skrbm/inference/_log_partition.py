@@ -25,9 +25,8 @@ _SURE = 5.0  # standard errors by which their trials may be worse
 _LARGEST = 3.0  # variance of the log weights of runs, above which it tells no more
 # Of SMC.
 _SPREAD = 0.2  # nats by which log weights spread in a step of a trial
-_HIGHER = 1.0  # standard errors by which log Z by other runs may be higher than by given ones
 _REVERSE = 5  # steps of a reverse run, relative to a trial
-_LONGER = 16  # largest factor of the number of steps in all rounds by another round
+_LONGER = 16  # largest factor of the number of steps of a round by the next one
 _MARGIN = 1.2  # factor of the number of steps that the standard error seems to need
 _RESAMPLED = 0.5  # effective part of a run below which its chains are resampled
 
@@ -151,10 +150,10 @@ def _surely(estimate):
     return estimate.value - 2 * estimate.std
 
 
-def _is_significantly_higher(runs, others):
-    """Whether log Z by some runs is significantly higher than by others, which miss modes then."""
+def _exceed(runs, others):
+    """Whether runs are higher than others by a standard error: the others miss modes then."""
     variance = sum(np.var(part, ddof=1) / part.size for part in (runs, others))
-    return np.mean(runs) - np.mean(others) > _HIGHER * np.sqrt(variance)
+    return np.mean(runs) - np.mean(others) > np.sqrt(variance)
 
 
 def _apart(one, other):
@@ -248,8 +247,9 @@ class SMC(_Annealing):
 
     In a trial, log weights spread by 0.2 nats in each step. Of several kinds of independent units,
     those are taken whose runs have the largest mean log Z in a trial, since that is a lower bound.
-    Rounds follow until the standard error is reached, the first with a spread of 0.1. All of their
-    runs count, each by the square of its number of steps. The reverse estimate has one round.
+    Rounds follow until the standard error is reached, the first with a spread of 0.1. The last one
+    counts, since those before it have decided that it was needed. The reverse estimate has one
+    round.
 
     Parameters
     ----------
@@ -286,7 +286,8 @@ class SMC(_Annealing):
 
         They take the place of the trial from ``visible``, unless log Z by the other trial is higher
         by a standard error. If their own is small enough, they are the result. Otherwise they count
-        as half a round, unless log Z by the first one is higher by a standard error.
+        beside a round as runs of half the steps of the first, unless log Z by that is higher by a
+        standard error.
 
         Parameters
         ----------
@@ -304,37 +305,32 @@ class SMC(_Annealing):
         new = bases if known is None else bases[-2:-1]  # far from where the known runs came from
         trials = [(base, *self._adaptive(machine, base, rng, _SPREAD)) for base in new]
         base, steps, trial = max(trials, key=lambda found: np.mean(found[2]))
-        if known is not None and not _is_significantly_higher(trial, known):
+        if known is not None and not _exceed(trial, known):
             base, steps, trial, result = bases[-1], None, known, of_runs(known)
             if result.std <= self.std:
                 return result
         betas, log_z = self._adaptive(machine, base, rng, _SPREAD / 2)
-        first, half = len(betas) - 1, len(betas) // 2
-        rounds = [(first, log_z)]
-        if trial is known and not _is_significantly_higher(log_z, known):
-            rounds.append((half, known))  # whose chains have come a longer way
+        n, others = len(betas) - 1, []
+        if trial is known and not _exceed(log_z, known):
+            others = [(n / 2, known)]  # whose chains have come a longer way
         # The variance of log Z falls with the number of steps.
-        variance = np.var(trial, ddof=1) / trial.size * (first if steps is None else len(steps) - 1)
+        variance = np.var(trial, ddof=1) / trial.size * (n if steps is None else len(steps) - 1)
+        left = self.max_sweeps - n
         while True:
-            total = sum(n for n, _ in rounds)
-            # By squares, since the error of short runs of hard machines falls faster than 1 / n.
-            shares = np.concatenate([np.full(log_z.size, float(n * n)) for n, log_z in rounds])
-            runs = np.concatenate([log_z for _, log_z in rounds])
+            rounds = [*others, (n, log_z)]
+            total = sum(steps for steps, _ in rounds)
+            shares = np.concatenate([np.full(runs.size, steps) for steps, runs in rounds])
+            runs = np.concatenate([runs for _, runs in rounds])
             result = mean_of_weights(runs, shares=shares / shares.sum())
             expected, variance = math.sqrt(variance / total), total * result.std**2
             result = result._replace(std=max(result.std, expected))
-            if result.std <= self.std or total >= self.max_sweeps:
+            if result.std <= self.std or left < n:
                 return result
-            n = max(half, min(self._longer(total, result.std), self.max_sweeps) - total)
-            rounds.append((n, self._runs(machine, base, _stretched(betas, n), rng)))
-
-    def _longer(self, n, std):
-        """Return how many steps in all to take next: twice as many, or half of what is wanted.
-
-        Long runs of hard machines are better than many short ones, whose log Z spread by nats.
-        """
-        wanted = max(1, _MARGIN * (std / self.std) ** 2)
-        return math.ceil(n * min(wanted, max(2, wanted / 2), _LONGER))
+            wanted = max(1, _MARGIN * (result.std / self.std) ** 2)
+            n = math.ceil(n * min(wanted, _LONGER))
+            n = left if 2 * n > left else n  # a round after it could not be longer
+            left -= n
+            log_z = self._runs(machine, base, _stretched(betas, n), rng)
 
     def _reverse(self, machine, base, rng, samples):
         betas, _ = self._adaptive(machine, base, rng, _SPREAD)

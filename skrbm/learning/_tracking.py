@@ -177,8 +177,8 @@ class LogPartitionTracker:
         """Bring the chains to a machine; returns False if that takes more steps than allowed."""
         options = {"resample": resample, "n_groups": _RUNS}
         ends = anneal(machine, self._machine, steps, self._layers, self.rng, **options)
-        n_looks = steps.n_looks - steps.n_steps  # a step has the log weights of the last look
-        self.cost += self._n_rows * (_STEP * steps.n_steps + _LOOK * n_looks)
+        n_measured = steps.n_measured - steps.n_steps  # a step has the log weights of the last look
+        self.cost += self._n_rows * (_STEP * steps.n_steps + _LOOK * n_measured)
         if not steps.arrived:
             self._machine = None
             return False

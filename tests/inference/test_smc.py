@@ -53,15 +53,15 @@ def test_intervals_hold_the_sum():
 
     The modes of these machines compete, and a few rounds are needed.
     """
-    held, n = 0, []
+    held = 0
     for seed in range(60):
         W = 1.5 * np.random.default_rng(seed).normal(size=(8, 10))
         rbm = BernoulliRBM.from_parameters(W, -W.sum(1) / 2, -W.sum(0) / 2, random_state=seed)
         found = log_partition(rbm, SMC(std=0.05), random_state=seed)
+        assert found.std <= 0.05
         low, high = found.interval
-        held, n = held + (low <= log_partition(rbm, "exact").value <= high), [*n, found.n]
+        held += low <= log_partition(rbm, "exact").value <= high
     assert held >= 50
-    assert np.mean(n) > 16
 
 
 def test_no_more_sweeps_than_allowed():
