@@ -412,7 +412,9 @@ class BaseRBM(DensityModel):
 
     def _attributes(self, machine, state, recipe):
         coordinates, phase = recipe.coordinates, recipe.phase
-        starts, ladder = phase.visible(state), phase.ladder(machine, state)
+        starts, ladder = phase.visible(state), None
+        if self._method().start == "tempered":
+            ladder = phase.ladder(machine, state)
         if coordinates is not None:
             machine, starts = coordinates.machine_outward(machine), coordinates.outward(starts)
             ladder = ladder and coordinates.ladder_outward(ladder)

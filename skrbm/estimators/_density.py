@@ -225,8 +225,8 @@ class DensityModel(
         computed on first use: exactly if one layer (in a deep model: the even or the odd layers)
         has at most 20 units, otherwise by sequential Monte Carlo to a standard error of 0.1 nats
         (:class:`skrbm.evaluation.SMC`), which continues from the estimate that ``fit`` ended with,
-        or by :class:`skrbm.inference.Tempering` after a fit with tempered chains. Its seed is drawn
-        in ``fit``, so that repeated calls agree.
+        or by :class:`skrbm.inference.Tempering` after a fit with ``start="tempered"``. Its seed is
+        drawn in ``fit``, so that repeated calls agree.
         In a deep model with more than about 10 units in every other hidden layer, naive mean field
         bounds the sum over the hidden layers from below; for rows with NaN it is annealed.
 
@@ -302,7 +302,7 @@ class DensityModel(
             fixed points "tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp" and
             "bethe"; or an object such as ``AIS(n_chains=500)``
             (:func:`skrbm.evaluation.log_partition`). "auto" is "exact" if possible, otherwise
-            "tempering" after a fit with tempered chains, and "smc" after others, which
+            "tempering" after a fit with ``start="tempered"``, and "smc" after others, which
             continues from the estimate that the fit ended with.
         return_std : bool, default=False
             Whether to return the standard error too.

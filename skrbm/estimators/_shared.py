@@ -109,8 +109,8 @@ _SHARED = {
 """,
     "ladder_": """\
     ladder_ : Ladder
-        Only with tempered chains: models from independent units to the fitted one, with samples of
-        each (:class:`skrbm.inference.Ladder`).
+        Only with ``start="tempered"``: models from independent units to the fitted one, with
+        samples of each (:class:`skrbm.inference.Ladder`).
 """,
     "n_iter_": """\
     n_iter_ : int
