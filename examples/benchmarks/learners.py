@@ -18,6 +18,8 @@ parameters, as JSON. The works are:
   Wolf, a Gaussian mixture and factor analysis, of which cross-validation on the training rows
   chooses the numbers of components and the mixture's ``reg_covar``; of diabetes the mixture has
   narrow peaks at the two values of a column;
+- "wine-60", "iris-60", "diabetes-60", "three-factors-80": the same, of whose training rows 60 and
+  80 % of the values are missing; the test rows are complete. Beside it are independent columns;
 - "six-classes": 12 columns of 4 values, of six classes with 2 % noise, by ``CategoricalRBM(32)``
   and ``TabularRBM()``;
 - "made-mushroom": 23 columns of 4 values with 10 % noise, of 40 classes of unequal shares, by
@@ -58,6 +60,7 @@ from _common import (
 )
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.special import logsumexp
+from scipy.stats import norm
 from sklearn.covariance import LedoitWolf
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 from sklearn.decomposition import FactorAnalysis
@@ -256,6 +259,19 @@ def real(name):
     yield Work(name, train, test, partial(RBM, 16, visible="gaussian"), beside)
 
 
+def incomplete(name, share):
+    """Real columns as in "real", with values of the training rows that are missing at random."""
+    train, test = train_test_split(REAL[name](), test_size=0.3, random_state=0)
+    mean, std = train.mean(axis=0), train.std(axis=0)
+    train, test = (train - mean) / std, (test - mean) / std
+    train[np.random.default_rng(0).random(train.shape) < share] = np.nan
+    mean, std = np.nanmean(train, axis=0), np.nanstd(train, axis=0)
+    independent = norm.logpdf(test, mean, std).sum(axis=1).mean()
+    machine = partial(RBM, 16, visible="gaussian")
+    name = f"{name}-{100 * share:.0f}"
+    yield Work(name, train, test, machine, {"independent": independent})
+
+
 # Categories
 
 
@@ -359,6 +375,8 @@ WORKS = {
     **{name: partial(binary_table, name) for name in TABLES},
     **{f"digits-{n}": partial(digits_in_passes, n) for n in (20, 72)},
     **{name: partial(real, name) for name in REAL},
+    **{f"{name}-60": partial(incomplete, name, 0.6) for name in ("wine", "iris", "diabetes")},
+    "three-factors-80": partial(incomplete, "three-factors", 0.8),
     "six-classes": six_classes,
     "made-mushroom": mushroom,
     **{f"groups-{n}": partial(groups, n) for n in (30, 60)},

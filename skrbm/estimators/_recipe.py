@@ -84,11 +84,11 @@ def parameters_of_rows(rows, optimizer):
         raise ValueError(f"the first parameters overflow {rows.dtype}; scale X")
     columns = unit.joint_columns(n_visible)
     has_precision = from_numpy(has_precision, mean)
-    # A machine draws missing values with the precision matrix that it has, and few observed ones
-    # would let that grow without bounds.
-    missing = 1 - rows.known_share
-    prior = missing * optimizer.for_data(rows.n_informative, n_visible).shrinkage
-    options = {"root": root, "columns": columns, "prior": prior}
+    # A machine draws missing values with the parameters that it has, and few observed ones would
+    # let these grow without bounds.
+    known = rows.known_share
+    prior = (1 - known) * optimizer.for_data(rows.n_informative, n_visible).shrinkage
+    options = {"root": root, "columns": columns, "prior": prior, "known": known}
     return StandardParameters(coordinates, has_precision, **options)
 
 

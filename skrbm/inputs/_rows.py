@@ -278,9 +278,9 @@ class Rows(DistinctRows):
         """Number of rows that the automatic penalty is for.
 
         Correlations of columns with a precision matrix are learnt from pairs of known values.
-        There it is the number of complete rows that would have as many known values.
+        There it is the number of complete rows that would have as many pairs.
         """
-        return self.total * (self.known_share if self.unit.is_joint else 1.0)
+        return self.total * (self.known_share**2 if self.unit.is_joint else 1.0)
 
     @cached_property
     def _filling(self):

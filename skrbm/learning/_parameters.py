@@ -26,7 +26,9 @@ _SPARSE_MEAN = 0.1  # of hidden units that are to be sparse
 # Mean number of words of documents above which the penalty for that grows with its square: steps of
 # about equal divergence are that much shorter, as the free energy of a document varies with it.
 _SPARSE_WORDS = 100.0
-_NARROW = 0.4  # part of the data's covariance that visible units have at first given hidden ones
+# Part of the data's covariance that visible units have at first given hidden ones, if all values
+# are known.
+_NARROW = 0.4
 _FIRST_WEIGHT = 1.0  # largest standard deviation of first weights to them, by bits
 _BELOW_SPLIT = 0.95  # of the first squared weights at which the distribution splits
 _FIRST_FIELD = 4.0  # and of the fields that these make
@@ -320,8 +322,11 @@ class StandardParameters(NaturalParameters):
         Which columns these are.
     prior : float, default=0.0
         Strength of the prior on their precision matrix Q = A' P A, as a part of the rows: prior / 2
-        times log det(Q) - 0.4 tr(Q), which has its maximum where learning starts, is added to the
-        mean log-likelihood.
+        times log det(Q) - q tr(Q), which has its maximum where learning starts, at Q = I / q, is
+        added to the mean log-likelihood.
+    known : float, default=1.0
+        Part of the values that are known. The fewer, the more of their covariance do these columns
+        have at first given the hidden units, q = 1 - 0.6 known, and the smaller are the weights.
     """
 
     coordinates: Coordinates
@@ -330,6 +335,12 @@ class StandardParameters(NaturalParameters):
     root: Any = None
     columns: Any = None
     prior: float = 0.0
+    known: float = 1.0
+
+    @property
+    def _narrow(self):
+        """The part of the data's covariance that they have at first given the hidden units."""
+        return 1 - (1 - _NARROW) * self.known
 
     # ------------------------------------------- products with A
 
@@ -444,7 +455,7 @@ class StandardParameters(NaturalParameters):
         """Return the gradient of the log prior by the precision matrix in z."""
         R = inverse_factor(self.root.T @ joint @ self.root)
         one = namespace(R).eye(R.shape[0], **like(R))
-        return (0.5 * self.prior) * (R.T @ R - _NARROW * one)
+        return (0.5 * self.prior) * (R.T @ R - self._narrow * one)
 
     def machine(self, machine, parameters):
         """Return the machine with given parameters in the coordinates of learning."""
@@ -510,9 +521,9 @@ class StandardParameters(NaturalParameters):
             own = own._replace(field=own.field + raised * mean, precision=own.precision + raised)
         first_W = W / scale
         if joint is not None:
-            inverse, joint = self._inverse[0], self._unit_precision / _NARROW
-            W = W / namespace(W).sqrt(namespace(W).mean(W * W)) * self._deviation(unit, hidden)
-            W = self._own(W) @ inverse
+            inverse, joint = self._inverse[0], self._unit_precision / self._narrow
+            deviation = self._deviation(unit, hidden) * self.known
+            W = self._own(W / namespace(W).sqrt(namespace(W).mean(W * W)) * deviation) @ inverse
             field = joint @ self._own(mean) - unit.mean(hidden) @ W
             first_W = self._joined(first_W, W)
             own = own._replace(field=self._joined(own.field, field), joint=joint)
@@ -529,7 +540,7 @@ class StandardParameters(NaturalParameters):
         n, m = len(self.columns), hidden.field.shape[0]
         if not np.isfinite(unit.bounds).all():
             least = float(namespace(hidden.field).min(unit.tail_precision(hidden)))
-            return (_FIRST_COUPLING * least / _NARROW) ** 0.5 / (n**0.5 + m**0.5)
+            return (_FIRST_COUPLING * least / self._narrow) ** 0.5 / (n**0.5 + m**0.5)
         variance = unit.mean(hidden)
         variance = variance - variance * variance  # of columns of categories
         if unit.has_variances:
@@ -537,7 +548,7 @@ class StandardParameters(NaturalParameters):
         total, largest = float(to_numpy(variance).sum()), float(to_numpy(variance).max())
         bits = 2 * largest**0.5
         most = min(_FIRST_WEIGHT, _FIRST_FIELD / n**0.5) / bits
-        return min((_BELOW_SPLIT / (_NARROW * total)) ** 0.5, most)
+        return min((_BELOW_SPLIT / (self._narrow * total)) ** 0.5, most)
 
 
 def _is_definite(matrix):
