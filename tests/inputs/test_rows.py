@@ -52,6 +52,15 @@ def test_some_rows_are_drawn_by_their_weights_and_without_replacement():
     assert_array_equal(np.sort(rows.some(99, rng)[:, 0]), np.repeat(np.arange(4), [1, 2, 3, 4]))
 
 
+@pytest.mark.parametrize("covariance, expected", [("full", 4.5), ("diag", 8.0)])
+def test_rows_count_as_far_as_pairs_of_their_values_are_known(covariance, expected):
+    X = np.arange(32.0).reshape(8, 4)
+    X[np.arange(8), np.arange(8) % 4] = np.nan
+    rows = Rows(X, Gaussian(covariance=covariance), np.dtype(float))
+    assert rows.known_share == 0.75
+    assert rows.n_informative == expected  # 8 times the square of 0.75
+
+
 def test_a_machine_in_other_coordinates_has_the_same_distribution():
     """Means and variances of v by enumeration of both machines; hidden means are the same."""
     coordinates = Coordinates(np.array([0.5, -2.0, 3.0]), np.array([0.1, 2.0, 5.0]))

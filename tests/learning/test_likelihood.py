@@ -10,6 +10,7 @@ from _fractional import all_rows
 from _machines import bits, random_machine
 from numpy.testing import assert_array_equal
 from scipy.special import expit, logsumexp
+from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 
 from skrbm import RBM
@@ -131,6 +132,13 @@ def test_the_history_of_a_fit_has_the_log_likelihood_within_its_error(
     assert exact[-1] > exact[0] + 0.5  # or there would be nothing to see
     assert (np.abs(found - exact)[known] <= 4.9 * std[known] + 1e-9).all()
     assert (std[known] > 0).all() == by_chains and (std[known] < 0.4).all()
+
+
+@pytest.mark.law
+def test_the_history_of_many_units_has_the_log_likelihood_often():
+    X = (load_digits().data > 7).astype(np.float32)
+    rbm = RBM(256, random_state=0).fit(X)
+    assert np.isfinite(rbm.history_["log_likelihood"]).sum() >= 20
 
 
 def test_the_history_has_the_log_likelihood_of_what_is_observed(recorded):

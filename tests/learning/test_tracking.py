@@ -118,6 +118,15 @@ def test_chains_follow_at_the_cost_of_a_few_steps(no_sums):
     assert watch.estimate(far, math.inf) is not None
 
 
+def test_runs_are_those_of_the_last_estimate(no_sums):
+    machine, other = pair(BINARY, 0)
+    follower = tracker()
+    found = follower.estimate(machine, math.inf)
+    assert follower.runs(other) is None
+    runs = follower.runs(machine)
+    assert found.value == pytest.approx(logsumexp(runs) - math.log(runs.size))
+
+
 def test_sums_of_few_configurations_are_exact():
     machine = random_machine(BINARY, (6, 4), 0, 1.0)
     found = tracker().estimate(machine, 0.4 * 2**4)
