@@ -268,16 +268,20 @@ class BaseRBM(DensityModel):
         return self
 
     def _learn(self, rows, index, training, publish, batch_size, n_rows=None, gain=None, **options):
-        recipe = training.recipe
+        recipe, length = training.recipe, None
         if n_rows is None:
             n_rows = rows.n_informative
+        if is_automatic(self):
+            length = recipe.phase.step_length(training.machine)
+            if rows.unit.is_joint and rows.has_missing:
+                length = replace(length, every=1)  # drawn values follow a step too far
         learner = MomentLearner(
             rows,
             recipe.phase,
             recipe.optimizer,
             index=index,
             batch_size=min(batch_size, most_rows(rows.X.shape[1])),
-            length=recipe.phase.step_length(training.machine) if is_automatic(self) else None,
+            length=length,
             parameters=recipe.parameters,
             sample_values=recipe.sample_values,
             n_rows=n_rows,

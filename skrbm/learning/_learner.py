@@ -228,8 +228,6 @@ class MomentLearner(BatchLearner):
         self.phase, self.optimizer = phase, optimizer.for_data(n_rows, n_columns)
         if length is not None:
             length = self.optimizer.step_length(length, n_columns)
-            if rows.has_missing and rows.unit.is_joint:
-                length = replace(length, every=1)  # drawn values follow a step too far
         super().__init__(rows, index, batch_size, length)
         self.parameters, self.labels, self.gain = parameters, labels, gain
         self.centered = optimizer.centered and parameters.is_natural
