@@ -130,10 +130,9 @@ class LikelihoodMonitor(Monitor):
         if log_z is None:
             return measured
         measured["log_likelihood_std"] = log_z.std
-        if len(machine.units) == 2:
-            measured["log_likelihood"] = self._mean(self._log_weights(density, self.train)) - (
-                log_z.value
-            )
+        if len(machine.units) == 2 and not self.rows.has_missing:
+            values = self._log_weights(density, self.train)
+            measured["log_likelihood"] = self._mean(values) - log_z.value
         if self.validation is not None:
             values = self._log_weights(density, self.validation)
             weights = self.rows.weights_of(self.validation)
@@ -160,7 +159,12 @@ class LikelihoodMonitor(Monitor):
         return float(np.average(gains, weights=self.weights[: len(index)]))
 
     def _by_equations(self, density, state):
-        """Return the log-likelihood by the log Z that equations give, a dict; empty without any."""
+        """Return the log-likelihood by the log Z that equations give, a dict; empty without any.
+
+        Rows with missing values are annealed, which takes longer than learning from them.
+        """
+        if self.rows.has_missing:
+            return {}
         try:
             log_z = self.phase().log_partition(density.machine, state)
         except DivergenceError:
