@@ -18,8 +18,9 @@ parameters, as JSON. The works are:
   Wolf, a Gaussian mixture and factor analysis, of which cross-validation on the training rows
   chooses the numbers of components and the mixture's ``reg_covar``; of diabetes the mixture has
   narrow peaks at the two values of a column;
-- "wine-60", "iris-60", "diabetes-60", "three-factors-80": the same, of whose training rows 60 and
-  80 % of the values are missing; the test rows are complete. Beside it are independent columns;
+- "wine-60", "iris-60", "diabetes-60", "three-factors-80", "digits-60", "six-groups-60": columns and
+  bits, of whose training rows 60 and 80 % of the values are missing; the test rows are complete.
+  Beside them are independent columns;
 - "six-classes": 12 columns of 4 values, of six classes with 2 % noise, by ``CategoricalRBM(32)``
   and ``TabularRBM()``;
 - "made-mushroom": 23 columns of 4 values with 10 % noise, of 40 classes of unequal shares, by
@@ -43,7 +44,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -259,12 +260,21 @@ def real(name):
     yield Work(name, train, test, partial(RBM, 16, visible="gaussian"), beside)
 
 
+def with_holes(X, share):
+    return np.where(np.random.default_rng(0).random(X.shape) < share, np.nan, X)
+
+
+def incomplete_bits(name):
+    """Bits of which 60 % are missing in the training rows."""
+    work = next(six_groups()) if name == "six-groups" else of_bits(name, *digits(), 64)
+    yield replace(work, name=f"{name}-60", train=with_holes(work.train, 0.6))
+
+
 def incomplete(name, share):
     """Real columns as in "real", with values of the training rows that are missing at random."""
     train, test = train_test_split(REAL[name](), test_size=0.3, random_state=0)
     mean, std = train.mean(axis=0), train.std(axis=0)
-    train, test = (train - mean) / std, (test - mean) / std
-    train[np.random.default_rng(0).random(train.shape) < share] = np.nan
+    train, test = with_holes((train - mean) / std, share), (test - mean) / std
     mean, std = np.nanmean(train, axis=0), np.nanstd(train, axis=0)
     independent = norm.logpdf(test, mean, std).sum(axis=1).mean()
     machine = partial(RBM, 16, visible="gaussian")
@@ -377,6 +387,7 @@ WORKS = {
     **{name: partial(real, name) for name in REAL},
     **{f"{name}-60": partial(incomplete, name, 0.6) for name in ("wine", "iris", "diabetes")},
     "three-factors-80": partial(incomplete, "three-factors", 0.8),
+    **{f"{name}-60": partial(incomplete_bits, name) for name in ("digits", "six-groups")},
     "six-classes": six_classes,
     "made-mushroom": mushroom,
     **{f"groups-{n}": partial(groups, n) for n in (30, 60)},

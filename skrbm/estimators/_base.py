@@ -73,6 +73,7 @@ _LEAST_ROWS = 100  # of a fit that tries other chains if persistent ones do not 
 _STEPS = 1000  # of a fit with n_iter="auto" at least
 _LEAST_EPOCHS, _ENOUGH_STEPS = 40, 4000  # beyond which more epochs than these gain little
 _STEPS_OF_JOINT = 3000  # the same where columns have a precision matrix, of many parameters
+_LEAST_KNOWN = 0.2  # part of the values, below which there are no more epochs
 _MOST_ADOPTED = 1000  # chains of a machine of given parameters
 _MOST_HALVED = 30  # times that first weights are halved for the distribution to be normalizable
 _CHAINS = 100  # that a first partial_fit keeps, if batch_size is larger, however few its rows
@@ -272,9 +273,7 @@ class BaseRBM(DensityModel):
         if n_rows is None:
             n_rows = rows.n_informative
         if is_automatic(self):
-            length = recipe.phase.step_length(training.machine)
-            if rows.unit.is_joint and rows.has_missing:
-                length = replace(length, every=1)  # drawn values follow a step too far
+            length = recipe.phase.step_length(training.machine).of_known(rows.known_share)
         learner = MomentLearner(
             rows,
             recipe.phase,
@@ -309,12 +308,13 @@ class BaseRBM(DensityModel):
             return batch_size, int(self.n_iter)
         if not by_chains:
             return batch_size, self._usual_epochs
-        # With few observed values, a precision matrix overfits in long fits.
-        of_joint = _STEPS_OF_JOINT * rows.known_share if rows.unit.is_joint else 0
-        steps = max(_STEPS, of_joint)
         n_batches = max(1, -(-total // batch_size))
         enough = min(self._usual_epochs, _ENOUGH_STEPS // n_batches)
-        return batch_size, max(_LEAST_EPOCHS, enough, ceil(steps / n_batches))
+        n_epochs = max(_LEAST_EPOCHS, enough, ceil(_STEPS / n_batches))
+        if rows.unit.is_joint:  # a precision matrix overfits few observed values in long fits
+            of_joint = ceil(_STEPS_OF_JOINT * rows.known_share / n_batches)
+            return batch_size, max(n_epochs, of_joint)
+        return batch_size, ceil(n_epochs / max(rows.known_share, _LEAST_KNOWN))
 
     def _data_to_learn(self, X, resumes, sample_weight):
         options = {"missing": self._takes_missing, "blocks": self._reads_blocks}
@@ -340,7 +340,7 @@ class BaseRBM(DensityModel):
         if not finite:
             raise ValueError(f"the first parameters overflow {machine.dtype}; scale X")
         n = recipe.rows_of_state(int(self.batch_size), n_rows, machine.n_units[0], rows.part)
-        state = recipe.phase.init(machine, rng, n, rows.some(n, rng))
+        state = recipe.phase.init(machine, rng, n, rows.some(n, rng)[0])
         self.history_ = {}
         velocity = recipe.optimizer.init(recipe.parameters.of(machine))
         return rows, Training(rng, machine, state, velocity, recipe=recipe)

@@ -291,9 +291,10 @@ class Rows(DistinctRows):
         return means if self.coordinates is None else self.coordinates.inward(means)
 
     def some(self, n, rng):
-        """Return at most ``n`` random rows, with missing values replaced by column means."""
+        """Return at most ``n`` random rows as a :meth:`batch`, dense."""
         positions = self.epoch(np.arange(len(self)), rng)
-        return dense(self.batch(positions[rng.order(len(positions))[:n]])[0])
+        rows, observed = self.batch(positions[rng.order(len(positions))[:n]])
+        return dense(rows), observed
 
 
 def ends_of_ranks(X):

@@ -39,7 +39,7 @@ from ..machine import (
 from ._length import StepLength
 from ._model_phase import ModelPhase
 
-_COMPLETION = 5  # sweeps that draw missing values given the observed ones
+COMPLETION = 5  # sweeps that draw missing values given the observed ones
 _ANNEALED = 100  # fewest chains that are annealed together: resampling among few is biased
 N_SWEEPS = 50  # over which the autocorrelation of chains is measured
 _WIDE = 2**17  # columns, above which batches and chains have at most _MOST_VALUES values
@@ -235,7 +235,7 @@ class ChainPhase(ModelPhase):
         A draw in place of the expectation adds noise to the gradient, but no bias as far as the
         sweeps have come to the distribution.
         """
-        X = completed(machine, X, observed, rng, _COMPLETION)
+        X = completed(machine, X, observed, rng, COMPLETION)
         return self.phases(machine, state, X, rng)
 
     def visible(self, state):

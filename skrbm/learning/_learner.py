@@ -21,9 +21,10 @@ from ..arrays import (
     to_numpy,
 )
 from ..exceptions import DivergenceError
+from ..inference import completed
 from ..machine import has_integral, may_lack_integral
 from ._average import Average
-from ._chains import most_rows
+from ._chains import COMPLETION, most_rows
 from ._length import as_numbers
 from ._parameters import LEAST_PRECISION, NATURAL
 from ._together import Shares
@@ -255,7 +256,9 @@ class MomentLearner(BatchLearner):
         """
         first, before, gain = training.first, training.gain, self.gain(training)
         rng, n = training.rng, min(_CHECKED_ROWS, most_rows(first.n_units[0]))
-        rows = self.rows.some(n, rng)
+        rows, observed = self.rows.some(n, rng)
+        if observed is not None:
+            rows = completed(training.machine, rows, observed, rng, COMPLETION)
         mixing = self.phase.autocorrelation(training.machine, training.phase_state, rows, rng)
         least = (0.0 if before is None else before) - _LOSS
         tries = mixing > CORRELATED or gain < least
@@ -280,14 +283,15 @@ class MomentLearner(BatchLearner):
             trial = replace(
                 training,
                 machine=first.copy(),
-                phase_state=phase.init(first, rng, n, self.rows.some(n, rng)),
+                phase_state=phase.init(first, rng, n, self.rows.some(n, rng)[0]),
                 optimizer_state=self.optimizer.init(parameters),
                 length_state=None,
                 offsets=None,
                 average=None,
                 recipe=replace(training.recipe, phase=phase, fallbacks=()),
             )
-            length = self.optimizer.step_length(phase.step_length(first), first.n_units[0])
+            length = phase.step_length(first).of_known(self.rows.known_share)
+            length = self.optimizer.step_length(length, first.n_units[0])
             self._switch(phase, length)
             try:
                 for _ in range(training.n_epochs):

@@ -1,7 +1,7 @@
 """The length of a step: how far the distribution may move."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -92,6 +92,14 @@ class StepLength:
         scale = max(map(bit_length, pairwise(units)))
         # Without a cap for bits nothing would limit steps where nearly all columns are constant.
         return cls(column * n_columns, _CAP_OF_SOLUTIONS * scale if scale < math.inf else 1.0)
+
+    def of_known(self, share):
+        """Return the rule for rows of which a share of the values is known.
+
+        The others are drawn from the machine, so that they follow a step too far, and the next step
+        follows them.
+        """
+        return replace(self, cap=share * self.cap)
 
     def init(self):
         """Return the state before the first step."""

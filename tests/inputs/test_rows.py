@@ -43,13 +43,13 @@ def test_some_rows_are_drawn_by_their_weights_and_without_replacement():
     rng, n = make_rng(0, rows.X), 2000
     counts = np.zeros(4)
     for _ in range(n):
-        drawn = np.bincount(rows.some(3, rng)[:, 0].astype(int), minlength=4)
+        drawn = np.bincount(rows.some(3, rng)[0][:, 0].astype(int), minlength=4)
         assert (drawn <= weights).all()
         counts += drawn
     p = weights / 10
     error = np.sqrt(n * 3 * p * (1 - p) * 7 / 9)  # hypergeometric
     assert (np.abs(counts - n * 3 * p) < 5 * error).all()
-    assert_array_equal(np.sort(rows.some(99, rng)[:, 0]), np.repeat(np.arange(4), [1, 2, 3, 4]))
+    assert_array_equal(np.sort(rows.some(99, rng)[0][:, 0]), np.repeat(np.arange(4), [1, 2, 3, 4]))
 
 
 @pytest.mark.parametrize("covariance, expected", [("full", 4.5), ("diag", 8.0)])

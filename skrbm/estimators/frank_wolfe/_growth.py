@@ -284,7 +284,7 @@ class Growth:
         """
         machine = machine_of(line.at(1.0, self.mixture.bias), self.model.visible)
         rng, rows = self.model.rng, self.rows
-        state = _PHASE.init(machine, rng, _BATCH, rows.some(_BATCH, rng))
+        state = _PHASE.init(machine, rng, _BATCH, rows.some(_BATCH, rng)[0])
         training = Training(rng, machine.copy(), state, _OPTIMIZER.init(NATURAL.of(machine)))
         length = _PHASE.step_length(machine)
         options = {"index": np.arange(len(rows)), "batch_size": _BATCH, "length": length}
