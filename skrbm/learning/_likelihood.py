@@ -161,9 +161,11 @@ class LikelihoodMonitor(Monitor):
     def _by_equations(self, density, state):
         """Return the log-likelihood by the log Z that equations give, a dict; empty without any.
 
-        Rows with missing values are annealed, which takes longer than learning from them.
+        With one hidden layer rows with missing values would be annealed, which takes longer than
+        learning from them.
         """
-        if self.rows.has_missing:
+        is_deep = len(density.machine.weights) > 1
+        if self.rows.has_missing and not is_deep:
             return {}
         try:
             log_z = self.phase().log_partition(density.machine, state)
@@ -171,7 +173,7 @@ class LikelihoodMonitor(Monitor):
             return {}
         if log_z is None:
             return {}
-        if len(density.machine.weights) > 1:
+        if is_deep:
             values = self._values(density.free_energy, self.train)
         else:
             values = -self._log_weights(density, self.train)
