@@ -19,7 +19,7 @@ parameters, as JSON. The works are:
   chooses the numbers of components and the mixture's ``reg_covar``; of diabetes the mixture has
   narrow peaks at the two values of a column;
 - "wine-60", "iris-60", "diabetes-60", "three-factors-80", "digits-60", "six-groups-60": columns and
-  bits, of whose training rows 60 and 80 % of the values are missing; the test rows are complete.
+  bits, of whose training rows 60 or 80 % of the values are missing; the test rows are complete.
   Beside them are independent columns;
 - "six-classes": 12 columns of 4 values, of six classes with 2 % noise, by ``CategoricalRBM(32)``
   and ``TabularRBM()``;

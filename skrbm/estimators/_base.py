@@ -35,6 +35,7 @@ from ..inputs import (
 )
 from ..learning import (
     CHAINS,
+    LEAST_KNOWN,
     NATURAL,
     EarlyStopping,
     FixedPointPhase,
@@ -73,7 +74,6 @@ _LEAST_ROWS = 100  # of a fit that tries other chains if persistent ones do not 
 _STEPS = 1000  # of a fit with n_iter="auto" at least
 _LEAST_EPOCHS, _ENOUGH_STEPS = 40, 4000  # beyond which more epochs than these gain little
 _STEPS_OF_JOINT = 3000  # the same where columns have a precision matrix, of many parameters
-_LEAST_KNOWN = 0.2  # part of the values, below which there are no more epochs
 _MOST_ADOPTED = 1000  # chains of a machine of given parameters
 _MOST_HALVED = 30  # times that first weights are halved for the distribution to be normalizable
 _CHAINS = 100  # that a first partial_fit keeps, if batch_size is larger, however few its rows
@@ -264,7 +264,7 @@ class BaseRBM(DensityModel):
                 training.n_rows, training.visible_means = n, means
             self._publish(machine, state, training)
 
-        most = float(to_numpy(n).max())
+        most = float(to_numpy(n).max()) * rows.known_share_of_joint  # as there are fewer pairs
         self._learn(rows, index, training, publish, int(self.batch_size), n_rows=most)
         return self
 
@@ -273,7 +273,10 @@ class BaseRBM(DensityModel):
         if n_rows is None:
             n_rows = rows.n_informative
         if is_automatic(self):
-            length = recipe.phase.step_length(training.machine).of_known(rows.known_share)
+            length = recipe.phase.step_length(training.machine)
+            if self._own_fixed_point() is None:
+                share = min(rows.known_share, rows.known_share_of_joint)
+                length = length.of_known(share)
         learner = MomentLearner(
             rows,
             recipe.phase,
@@ -312,9 +315,9 @@ class BaseRBM(DensityModel):
         enough = min(self._usual_epochs, _ENOUGH_STEPS // n_batches)
         n_epochs = max(_LEAST_EPOCHS, enough, ceil(_STEPS / n_batches))
         if rows.unit.is_joint:  # a precision matrix overfits few observed values in long fits
-            of_joint = ceil(_STEPS_OF_JOINT * rows.known_share / n_batches)
+            of_joint = ceil(_STEPS_OF_JOINT * rows.known_share_of_joint / n_batches)
             return batch_size, max(n_epochs, of_joint)
-        return batch_size, ceil(n_epochs / max(rows.known_share, _LEAST_KNOWN))
+        return batch_size, ceil(n_epochs / max(rows.known_share, LEAST_KNOWN))
 
     def _data_to_learn(self, X, resumes, sample_weight):
         options = {"missing": self._takes_missing, "blocks": self._reads_blocks}

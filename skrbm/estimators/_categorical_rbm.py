@@ -54,7 +54,7 @@ class CategoricalRBM(BaseRBM):
     {batch_size = 100}
     n_iter : int or "auto", default="auto"
         Number of epochs. "auto" is 40, or as many as make 1000 steps if these are
-        more.
+        more, divided by the fraction of observed values, or by 0.2 if that is smaller.
     {early_stopping}
     {warm_start}
     {verbose}

@@ -36,7 +36,8 @@ class RBM(BaseRBM):
     n_iter : int or "auto", default="auto"
         Number of epochs. "auto" is 40, or more with few rows: with an automatic step length and
         chains, as many as make 1000 steps. Where columns share a precision matrix, they make at
-        least 3000 steps times the fraction of observed values.
+        least 3000 steps times the fraction of observed values; elsewhere the number is divided by
+        that fraction, or by 0.2 if it is smaller.
     {early_stopping}
     {random_state}
 

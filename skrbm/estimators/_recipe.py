@@ -86,7 +86,7 @@ def parameters_of_rows(rows, optimizer):
     has_precision = from_numpy(has_precision, mean)
     # A machine draws missing values with the parameters that it has, and few observed ones would
     # let these grow without bounds.
-    known = rows.known_share
+    known = rows.known_share_of_joint
     prior = (1 - known) * optimizer.for_data(rows.n_informative, n_visible).shrinkage
     options = {"root": root, "columns": columns, "prior": prior, "known": known}
     return StandardParameters(coordinates, has_precision, **options)

@@ -69,7 +69,9 @@ class TabularRBM(BaseRBM):
     {batch_size = 100}
     n_iter : int or "auto", default="auto"
         Number of epochs. "auto" is 100, or as many as make 1000 steps if these are more, and
-        in large tables as many as make 4000 steps, but not less than 40.
+        in large tables as many as make 4000 steps, but not less than 40. Unless real columns share
+        a precision matrix, it is divided by the fraction of observed values, or by 0.2 if that is
+        smaller.
     {early_stopping}
     {warm_start}
     {verbose}

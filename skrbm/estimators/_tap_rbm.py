@@ -63,8 +63,9 @@ class TAPRBM(BaseRBM):
     {n_iter_}
     {history_}
         Of the equations ``tap_log_likelihood`` (nats per sample, of at most 1000 rows, where the
-        last batch's sweeps ended), ``n_unconverged`` (mean number of starts of a batch that had not
-        converged, nearly all with the default two sweeps) and ``n_sweeps`` (their mean number).
+        last batch's sweeps ended; not with missing values), ``n_unconverged`` (mean number of
+        starts of a batch that had not converged, nearly all with the default two sweeps) and
+        ``n_sweeps`` (their mean number).
     {n_features_in_}
     {feature_names_in_}
 

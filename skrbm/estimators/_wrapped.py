@@ -1,5 +1,7 @@
 """What estimators that wrap a density have in common."""
 
+from math import ceil
+
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
@@ -7,6 +9,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from .._sklearn import _safe_indexing
 from ..inputs import check_weights, columns_of, is_frame, missing_values
+from ..learning import LEAST_KNOWN
 from ._rbm import RBM
 from ._tabular_rbm import TabularRBM
 
@@ -62,7 +65,8 @@ def default_density(X, columns, n_components=64, is_table=False):
         return RBM(**common)
     are_bits = [has_bits(column) for column in columns]
     if all(are_bits) and not is_table:
-        return RBM(**common)
+        known = np.mean([np.mean(column == column) for column in columns])
+        return RBM(**common | {"n_iter": ceil(common["n_iter"] / max(known, LEAST_KNOWN))})
     is_table = is_table or is_frame(X) or any(c.dtype.kind not in "buif" for c in columns)
     if not (is_table or any(are_bits)) and all(_varies(column) for column in columns):
         return RBM(visible="gaussian", **common)

@@ -26,7 +26,7 @@ _LARGEST = 3.0  # variance of the log weights of runs, above which it tells no m
 # Of SMC.
 _SPREAD = 0.2  # nats by which log weights spread in a step of a trial
 _REVERSE = 5  # steps of a reverse run, relative to a trial
-_LONGER = 16  # largest factor of the number of steps of a round by the next one
+_LONGER = 16  # largest ratio of the lengths of successive rounds
 _MARGIN = 1.2  # factor of the number of steps that the standard error seems to need
 _RESAMPLED = 0.5  # effective part of a run below which its chains are resampled
 
@@ -247,9 +247,9 @@ class SMC(_Annealing):
 
     In a trial, log weights spread by 0.2 nats in each step. Of several kinds of independent units,
     those are taken whose runs have the largest mean log Z in a trial, since that is a lower bound.
-    Rounds follow until the standard error is reached, the first with a spread of 0.1. The last one
-    counts, since those before it have decided that it was needed. The reverse estimate has one
-    round.
+    Rounds follow until the standard error is reached, the first with a spread of 0.1. Only the
+    last round counts: whether it was run depended on the earlier ones, so that pooling them would
+    bias the result. The reverse estimate has one round.
 
     Parameters
     ----------
@@ -285,9 +285,9 @@ class SMC(_Annealing):
         """Estimate log Z as :meth:`log_partition` does, where runs of other chains are known.
 
         They take the place of the trial from ``visible``, unless log Z by the other trial is higher
-        by a standard error. If their own is small enough, they are the result. Otherwise they count
-        beside a round as runs of half the steps of the first, unless log Z by that is higher by a
-        standard error.
+        by a standard error. If their own is small enough, they are the result. Otherwise they are
+        pooled with each round, weighted as half the steps of the first, unless log Z by that is
+        higher by a standard error.
 
         Parameters
         ----------
@@ -327,7 +327,7 @@ class SMC(_Annealing):
             if result.std <= self.std or left < n:
                 return result
             wanted = max(1, _MARGIN * (result.std / self.std) ** 2)
-            n = math.ceil(n * min(wanted, _LONGER))
+            n = math.ceil(min(wanted * total - sum(steps for steps, _ in others), _LONGER * n))
             n = left if 2 * n > left else n  # a round after it could not be longer
             left -= n
             log_z = self._runs(machine, base, _stretched(betas, n), rng)

@@ -268,19 +268,29 @@ class Rows(DistinctRows):
         """Number of known values of each column: ``total``, or an array if some are missing."""
         return self.total * self.columns.known_share if self.has_missing else self.total
 
-    @property
+    @cached_property
     def known_share(self):
         """Part of all values that are known."""
-        return float(np.mean(to_numpy(self.columns.known_share))) if self.has_missing else 1.0
+        return self._known_share_of(slice(None))
+
+    @cached_property
+    def known_share_of_joint(self):
+        """Part that is known of the values of columns with a precision matrix; 1.0 without any."""
+        return self._known_share_of(self.unit.joint_columns(self.X.shape[1]))
+
+    def _known_share_of(self, columns):
+        shares = to_numpy(self.columns.known_share)[columns] if self.has_missing else np.ones(0)
+        return float(shares.mean()) if shares.size else 1.0
 
     @property
     def n_informative(self):
         """Number of rows that the automatic penalty is for.
 
         Correlations of columns with a precision matrix are learnt from pairs of known values.
-        There it is the number of complete rows that would have as many pairs.
+        There it is the number of complete rows that would have as many pairs, if values are missing
+        independently.
         """
-        return self.total * (self.known_share**2 if self.unit.is_joint else 1.0)
+        return self.total * self.known_share_of_joint**2
 
     @cached_property
     def _filling(self):

@@ -5,7 +5,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import look_up
 
-_DEFAULTS = "tap_log_likelihood", "validation_error", "converged", "updated", "time"
+_DEFAULTS = "score", "tap_log_likelihood", "validation_error", "converged", "updated", "time"
 _LABELS = {"log_likelihood": "training", "score": "validation"}
 
 
@@ -58,8 +58,8 @@ class HistoryDisplay:
         quantity : str, default=None
             A key of ``history_``; default: the log-likelihood, if it was measured in at least half
             of the epochs, with the score of the validation rows if there is one; else the first of
-            ``tap_log_likelihood``, ``validation_error``, ``converged``, ``updated`` and ``time``
-            that was recorded.
+            ``score``, ``tap_log_likelihood``, ``validation_error``, ``converged``, ``updated`` and
+            ``time`` that was recorded.
         ax : matplotlib Axes, default=None
             Where to draw; default: a new figure.
         **line_params

@@ -16,7 +16,7 @@ from ._early_stopping import EarlyStopping
 from ._fixed_points import STARTS, DeepPhase, FixedPointPhase
 from ._labels import LabelColumns
 from ._learner import CORRELATED, BatchLearner, MomentLearner, check_integral
-from ._length import StepLength
+from ._length import LEAST_KNOWN, StepLength
 from ._likelihood import LikelihoodMonitor
 from ._loop import Monitor, NoTask, Trainer, recorder
 from ._model_phase import ModelPhase

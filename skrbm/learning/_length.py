@@ -22,6 +22,8 @@ _FIRST_STEPS = 10  # all of them are measured, since the first length is a guess
 _GROWTH = 1.5  # largest factor on the length by a measurement
 _MEMORY = 0.1  # weight of a new measurement in the running mean
 _CAP_OF_SOLUTIONS = 10.0  # length of steps of bits by fixed points
+# Part of the values that are known, below which steps become no shorter and epochs no more.
+LEAST_KNOWN = 0.2
 _FIRST_RATE = 0.05  # length of the first step, unless that diverges too far
 
 
@@ -96,10 +98,10 @@ class StepLength:
     def of_known(self, share):
         """Return the rule for rows of which a share of the values is known.
 
-        The others are drawn from the machine, so that they follow a step too far, and the next step
-        follows them.
+        Draws of missing values follow each step, and the next step follows them, so that steps are
+        shorter.
         """
-        return replace(self, cap=share * self.cap)
+        return replace(self, cap=max(share, LEAST_KNOWN) * self.cap)
 
     def init(self):
         """Return the state before the first step."""

@@ -230,7 +230,7 @@ class SGD(Penalised):
         deviation of 1 for up to 50 columns, and with a smaller one for more. With fewer than 4.5
         rows for each column it is up to 4 times as large, as long as the numerator is at most 12.
         Where columns share a precision matrix, the number of rows is multiplied by the square of
-        the fraction of observed values, that of pairs.
+        the fraction of their values that are observed (the fraction of pairs).
     penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
         alpha / 2 times the sum of squares; alpha times the sum of abs(W); alpha / 2 times the sum
         over rows of (sum of abs(W_j))² (Tubiana, Cocco and Monasson 2019); alpha times the sum over

@@ -325,8 +325,8 @@ class StandardParameters(NaturalParameters):
         times log det(Q) - q tr(Q), which has its maximum where learning starts, at Q = I / q, is
         added to the mean log-likelihood.
     known : float, default=1.0
-        Part of the values that are known. The fewer, the more of their covariance do these columns
-        have at first given the hidden units, q = 1 - 0.6 known, and the smaller are the weights.
+        Part of the values of these columns that are known. With fewer, a larger part of their
+        covariance, q = 1 - 0.6 known, is left to them at first, and the weights are smaller.
     """
 
     coordinates: Coordinates

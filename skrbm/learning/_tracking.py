@@ -33,7 +33,7 @@ _SCOUTS, _FIRST_SWEEPS = 64, 10  # chains from data, and their sweeps where othe
 _EXACT = 12  # most binary units that are summed over
 # Costs in units of the cost of learning from a row: of a step of a chain, of its log weight by
 # another machine, and of a configuration in an exact sum.
-_STEP, _LOOK, _SUMMAND = 0.7, 0.4, 0.4
+_STEP, _MEASUREMENT, _SUMMAND = 0.7, 0.4, 0.4
 _ON_DEVICE = 512  # rows that a step of fewer chains takes as long as, on a device
 
 
@@ -123,7 +123,7 @@ class LogPartitionTracker:
     def _scouting(self, n_sweeps):
         """Return the cost of some sweeps of the chains from data, and of their lower bound."""
         n_rows = self._n_rows * _SCOUTS / (_RUNS * self._n_chains)
-        return 0.0 if self.data is None else n_rows * n_sweeps * (_STEP + 2 * _LOOK)
+        return 0.0 if self.data is None else n_rows * n_sweeps * (_STEP + 2 * _MEASUREMENT)
 
     def _checked(self, machine, found, n_sweeps):
         """Return log Z, or its lower bound by chains from data where this is larger."""
@@ -177,8 +177,8 @@ class LogPartitionTracker:
         """Bring the chains to a machine; returns False if that takes more steps than allowed."""
         options = {"resample": resample, "n_groups": _RUNS}
         ends = anneal(machine, self._machine, steps, self._layers, self.rng, **options)
-        n_measured = steps.n_measured - steps.n_steps  # a step has the log weights of the last look
-        self.cost += self._n_rows * (_STEP * steps.n_steps + _LOOK * n_measured)
+        n_measured = steps.n_measured - steps.n_steps  # a step has the weights of the last one
+        self.cost += self._n_rows * (_STEP * steps.n_steps + _MEASUREMENT * n_measured)
         if not steps.arrived:
             self._machine = None
             return False

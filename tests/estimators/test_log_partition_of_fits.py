@@ -88,7 +88,7 @@ def test_parameters_that_are_not_those_of_the_fit():
 def test_files_keep_the_estimate(make, tmp_path, monkeypatch):
     """And it is in the coordinates of the data: score and error are those of the history.
 
-    An error above 0.1 is made smaller by further runs, so that the score changes.
+    An error above 0.1 is refined, which changes the score.
     """
     X = groups(0)
     if make is GaussianBernoulliRBM:  # whose fit has other coordinates than its score

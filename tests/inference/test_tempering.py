@@ -249,8 +249,8 @@ def test_ladder_of_a_machine():
 def test_a_ladder_has_the_modes_in_their_shares():
     """Six clusters of 40 bits, as many as states of a hidden unit that is categorical.
 
-    Shares in 200 draws differ by 0.06 on average (total variation), and by more than 0.2 with a
-    probability below 1e-6. Without one of the larger clusters they do by 0.2 and more.
+    Shares in 200 independent draws differ by 0.06 on average (total variation), and by more than
+    0.2 with a probability below 1e-6. Without one of the larger clusters they do by 0.2 and more.
     """
     rng, log_p = np.random.default_rng(0), np.log([0.3, 0.25, 0.2, 0.12, 0.08, 0.05])
     centres = rng.random((6, 40)) < 0.5

@@ -1,14 +1,18 @@
-"""Phases of learning from rows of which visible units are missing, against enumeration."""
+"""Learning from rows of which visible units are missing, against enumeration."""
+
+import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from _exact import Exact
-from _machines import differences, gradient, parameters, random_machine
+from _machines import bits, differences, gradient, parameters, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
+from skrbm import RBM, TabularRBM
 from skrbm.arrays import make_rng
 from skrbm.inference import FIXED_POINTS, Gibbs
-from skrbm.learning import CHAINS, FixedPointPhase
+from skrbm.learning import CHAINS, FixedPointPhase, StepLength
 
 ROW = np.array([1.0, np.nan, 0.0, np.nan])
 KINDS = [
@@ -70,3 +74,38 @@ def test_moments_of_fixed_points_are_those_given_the_observed_values(name):
     starts = phase.visible(state)
     assert_array_equal(starts[H == H], H[H == H])
     assert ((starts > 0) & (starts < 1))[np.isnan(H)].all()
+
+
+def with_holes(share, n=120):
+    X = bits(n)
+    X[np.random.default_rng(0).random(X.shape) > share] = np.nan
+    return X
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1])
+def test_few_known_values_are_learned_by_shorter_and_more_steps(share):
+    X = with_holes(share)
+    known = max(0.2, np.mean(X == X))
+    full, rbm = (RBM(3, random_state=0).fit(rows) for rows in (bits(120), X))
+    assert rbm.n_iter_ == math.ceil(full.n_iter_ / known)
+    cap = StepLength.of_chains(rbm.units_, X.shape[1]).cap
+    assert max(full.history_["learning_rate"]) > known * cap  # or there would be nothing to see
+    assert max(rbm.history_["learning_rate"]) <= known * cap
+
+
+def test_learning_continues_after_rows_of_which_nothing_is_known():
+    rbm = RBM(3, random_state=0).partial_fit(with_holes(0.5))
+    rbm.partial_fit(np.full((20, rbm.n_features_in_), np.nan))
+    before = rbm.components_.copy()
+    rbm.partial_fit(bits(120))
+    assert np.abs(rbm.components_ - before).max() > 1e-3
+
+
+def test_few_known_texts_do_not_change_how_complete_real_columns_start():
+    """The precision matrix of real columns has a prior as far as their own values are missing."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(200, 3)), columns=list("abc"))
+    frame["text"] = np.where(rng.random(200) < 0.8, None, rng.choice(list("xyz"), 200))
+    rbm = TabularRBM(4, covariance="full", n_iter=1, random_state=0).fit(frame)
+    parameters = rbm._training.recipe.parameters
+    assert parameters.known == 1.0 and parameters.prior == 0.0

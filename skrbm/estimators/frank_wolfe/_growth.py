@@ -286,7 +286,7 @@ class Growth:
         rng, rows = self.model.rng, self.rows
         state = _PHASE.init(machine, rng, _BATCH, rows.some(_BATCH, rng)[0])
         training = Training(rng, machine.copy(), state, _OPTIMIZER.init(NATURAL.of(machine)))
-        length = _PHASE.step_length(machine)
+        length = _PHASE.step_length(machine).of_known(rows.known_share)
         options = {"index": np.arange(len(rows)), "batch_size": _BATCH, "length": length}
         learner = MomentLearner(rows, _PHASE, _OPTIMIZER, **options)
         n_epochs = max(_EPOCHS, -(-_UPDATES // -(-rows.total // _BATCH)))
