@@ -420,7 +420,7 @@ class BaseRBM(DensityModel):
     def _attributes(self, machine, state, recipe):
         coordinates, phase = recipe.coordinates, recipe.phase
         starts, ladder = phase.visible(state), None
-        if self._method().start == "tempered":
+        if self._method().start == "tempered":  # else averaged parameters may be far from it
             ladder = phase.ladder(machine, state)
         if coordinates is not None:
             machine, starts = coordinates.machine_outward(machine), coordinates.outward(starts)
