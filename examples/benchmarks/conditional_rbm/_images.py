@@ -105,7 +105,7 @@ def train(
     The learning rate falls to ``last_rate`` times itself in a geometric progression. With
     ``corrupt`` each epoch sees ``corrupt(Y, rng)`` in place of the training images' X. Returns
     (the model of the best epoch, its validation error in %, epochs done, seconds of processor
-    time spent on learning).
+    time spent on learning). Prints each epoch to stderr.
     """
     (X, Y), validation = images
     rng = np.random.default_rng([seed, 1])  # not the one of the first corruption
@@ -120,6 +120,7 @@ def train(
         crbm.partial_fit(X, Y)
         spent += time.process_time() - begin
         error, _ = errors(crbm, validation)
+        print(f"epoch {epoch + 1}: {error:.3f} %, {spent:.0f} s", file=sys.stderr, flush=True)
         if best is None or error < best[1]:
             best = copy.deepcopy(crbm), error
         if spent >= seconds:
