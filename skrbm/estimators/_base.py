@@ -186,7 +186,7 @@ class BaseRBM(DensityModel):
         batch_size, n_iter = self._sizes_of_fit(rows)
         callbacks = for_callbacks(self, shown, shown, rows, training, progress, n_iter)
         train, validation = np.arange(len(rows)), None
-        stopping = EarlyStopping.of(getattr(self, "early_stopping", False), tol=_TOL)
+        stopping = EarlyStopping.of(getattr(self, "early_stopping", False), n_iter, _TOL)
         if stopping is not None:
             train, validation = rows.split(stopping.validation_fraction, training.rng)
         if not resumes:

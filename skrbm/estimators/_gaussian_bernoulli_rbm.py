@@ -148,9 +148,7 @@ class GaussianBernoulliRBM(BaseRBM):
     ``intercept_visible_``, σ² = ``variances_`` and c = ``intercept_hidden_``, so that given h the
     visible units are normal with means b + W' h and variances σ² (Eq. 1 of [1]_, whose b and μ are
     our c and b). The variances are learned. By default chains of the model phase start at noise, so
-    that the model generates from noise. Training has coordinates in which each column of the first
-    data has mean 0 and standard deviation 1, so that the first call of ``partial_fit`` should have
-    many rows; parameters and results are in the units of the data.
+    that the model generates from noise. Parameters and results are in the units of the data.
 
     Read more in the :ref:`User Guide <gaussian_bernoulli_rbm>`.
 
@@ -168,6 +166,11 @@ class GaussianBernoulliRBM(BaseRBM):
         ``start="tempered"`` use Gibbs sampling, without the bias of Langevin steps.
     gradient : {"marginal", "joint"}, default="marginal"
         Whether the moments have expected hidden units (Alg. 4) or draws of them (Alg. 3).
+    standardize : bool, default=True
+        Whether training has coordinates in which each column of the first data has mean 0 and
+        standard deviation 1, so that the first call of ``partial_fit`` should have many rows. False
+        takes columns as they are, which suits pixels that one mean and one deviation have scaled;
+        chains then start at standard normal noise.
     {optimizer}
         Adam [2]_ keeps weak hidden units from dying out, and reaches higher likelihoods. A name
         stands for an optimizer with ``alpha=0.0``, ``schedule="cosine"`` and
@@ -196,7 +199,7 @@ class GaussianBernoulliRBM(BaseRBM):
         Variances σ² of the visible units given the hidden ones.
     noise_mean_, noise_scale_ : array of shape (n_features,)
         Mean and standard deviation of the noise that :meth:`sample` starts at: those of the first
-        training data.
+        training data, or 0 and 1 with ``standardize=False``.
     {units_}
     {visible_means_}
     {starts_}
@@ -237,6 +240,7 @@ class GaussianBernoulliRBM(BaseRBM):
     _parameter_constraints: ClassVar[dict] = {
         "inference": [StrOptions(set(SAMPLERS)), Sampler],
         "gradient": [StrOptions(set(GRADIENTS))],
+        "standardize": ["boolean"],
         "init": [StrOptions({"random"}), HasMethods(["fit", "transform"])],
     }
 
@@ -246,6 +250,7 @@ class GaussianBernoulliRBM(BaseRBM):
         *,
         inference="gibbs_langevin",
         gradient="marginal",
+        standardize=True,
         optimizer="sgd",
         learning_rate=0.01,
         batch_size=100,
@@ -259,6 +264,7 @@ class GaussianBernoulliRBM(BaseRBM):
         self.n_components = n_components
         self.inference = inference
         self.gradient = gradient
+        self.standardize = standardize
         self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.batch_size = batch_size
@@ -285,11 +291,12 @@ class GaussianBernoulliRBM(BaseRBM):
     def _recipe(self, rows=None):
         if rows is None:
             return self._recipe_of_noise(self.noise_mean_, self.noise_scale_)
-        like = parameter_reference(rows.X)
-        mean, variance = rows.moments
-        deviation = namespace(like).sqrt(variance)
+        like, (mean, variance) = parameter_reference(rows.X), rows.moments
+        xp, deviation = namespace(like), namespace(like).sqrt(variance)
         kept = varies(mean, deviation, like.dtype)
-        deviation = namespace(like).where(kept, deviation, 0.0 * deviation)
+        deviation = xp.where(kept, deviation, 0.0 * deviation)
+        if not self.standardize:
+            mean, deviation = xp.zeros_like(mean), xp.ones_like(mean)
         return self._recipe_of_noise(cast(mean, like.dtype), cast(deviation, like.dtype))
 
     def _recipe_of_noise(self, mean, scale):
@@ -374,7 +381,8 @@ class GaussianBernoulliRBM(BaseRBM):
         -------
         estimator : object
             Fitted, with copies of the arrays. Noise has the means and variances of the visible
-            units without hidden ones, or is that of the fitted machine.
+            units without hidden ones, or is that of the fitted machine; with ``standardize=False``
+            it is standard normal.
         """
         rbm = cls(**params)
         parts = parameters_from(components, intercept_hidden, intercept_visible, variances)
@@ -383,7 +391,9 @@ class GaussianBernoulliRBM(BaseRBM):
         rbm._validate_params()
         xp, source = namespace(parts[0]), components
         noise = parts[2], xp.sqrt(parts[3])
-        if hasattr(source, "noise_mean_"):
+        if not rbm.standardize:
+            noise = xp.zeros_like(noise[0]), xp.ones_like(noise[1])
+        elif hasattr(source, "noise_mean_"):
             noise = source.noise_mean_, source.noise_scale_
         recipe = rbm._recipe_of_noise(*(xp.asarray(part, copy=True) for part in noise))
         rbm._adopted(recipe.coordinates.machine_inward(machine), recipe)

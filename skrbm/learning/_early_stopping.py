@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from .._checks import check_count, check_number
 from .._params import HyperParameters, plain
 
+_SHARE, _LEAST = 0.1, 5  # patience, as a fraction of the epochs, and in epochs at least
+
 
 @dataclass(frozen=True)
 class EarlyStopping(HyperParameters):
@@ -12,32 +14,36 @@ class EarlyStopping(HyperParameters):
 
     Parameters
     ----------
-    patience : int, default=5
-        Epochs in a row without an improvement after which training stops. Epochs in which nothing
-        is measured do not count.
+    patience : int or None, default=None
+        Epochs in a row without an improvement after which training stops, at an epoch whose score
+        is measured. None is a tenth of the epochs, and at least 5: scores of real columns may
+        stagnate for a while and improve again.
     validation_fraction : float in (0, 1), default=0.1
         Part of the rows that is held out for validation.
     tol : float or None, default=None
         Smallest improvement that counts: of the log-likelihood, in nats per row, or for
-        :class:`skrbm.ConditionalRBM` of the error. None is 0.01 nats, and 0 for errors.
+        :class:`skrbm.ConditionalRBM` of the error. None is 0.01 nats, and 0 for errors. Where the
+        log partition is estimated, a score may also be less than the best by a standard error.
     """
 
-    patience: int = 5
+    patience: int | None = None
     validation_fraction: float = 0.1
     tol: float | None = None
 
     def __post_init__(self):
-        check_count("patience", self.patience, 1)
+        check_count("patience", self.patience, 1, or_none=True)
         check_number("validation_fraction", self.validation_fraction, above=0, below=1)
         check_number("tol", self.tol, at_least=0, or_none=True)
 
     @classmethod
-    def of(cls, given, **usual):
+    def of(cls, given, n_iter, tol):
         """Return the rule behind a parameter ``early_stopping``; None if it is False.
 
-        ``usual`` are the values of True, and of a ``tol`` that is None.
+        A ``patience`` that is None becomes that for ``n_iter`` epochs, and a ``tol`` becomes
+        ``tol``.
         """
-        if isinstance(given, cls):
-            given = plain(given)
-            return replace(given, tol=usual["tol"]) if given.tol is None else given
-        return cls(**usual) if given else None
+        if not given:
+            return None
+        rule = plain(given) if isinstance(given, cls) else cls()
+        usual = {"patience": max(_LEAST, int(_SHARE * n_iter)), "tol": tol}
+        return replace(rule, **{k: v for k, v in usual.items() if getattr(rule, k) is None})

@@ -17,11 +17,12 @@ from ..inputs import split_missing
 from ._chains import most_rows
 from ._loop import Monitor
 from ._penalties import share_of_zeros
-from ._tracking import LogPartitionTracker
+from ._tracking import PRECISE, LogPartitionTracker
 
 _ROWS = 1000  # training rows whose likelihood is measured
 _FEWER_ROWS = 256  # of these, where values of the rows are kept at once
-_SHARE = 0.1  # of the cost of learning that estimates of log Z may have
+_SHARE = 0.1  # of the cost of learning that estimates of log Z may have,
+_SHARE_STOPPING = 0.5  # and with early stopping, which depends on them
 _FREE = 2**28  # multiplications that they may always have in a fit: some 50 ms
 _LAST = 2**34  # multiplications of the estimate at the end of a fit without one: some seconds
 _MOST_UNITS = 2**14  # of a layer, whose chains take little memory; early stopping needs these
@@ -41,9 +42,6 @@ _MOST_COLUMNS = 10_000  # for which it takes little memory
 
 class LikelihoodMonitor(Monitor):
     """Measures the likelihood of training and validation rows.
-
-    An epoch is bad unless the log-likelihood of the validation rows beats the best by the
-    tolerance of ``stopping``.
 
     Parameters
     ----------
@@ -97,6 +95,7 @@ class LikelihoodMonitor(Monitor):
         self.margin = 0.0 if stopping is None else stopping.tol
         self.is_density, self.has_rate, self.every_epoch = is_density, has_rate, every_epoch
         self.settings, self.keep_runs = settings, keep_runs
+        self.share = _SHARE if stopping is None else _SHARE_STOPPING
         self.n_rows = float(rows.counts[train].sum())  # of this rank
         self.seed, chains = seed, np.random.SeedSequence(seed.generate_state(4).tolist())
         self.train, self.weights = self._some_by_weight(train, np.random.default_rng(chains))
@@ -119,7 +118,7 @@ class LikelihoodMonitor(Monitor):
     def measure(self, machine, state):
         self.end, self.value = (machine, state), None
         if not self.every_epoch:
-            self.budget = (self.budget or 0.0) + _SHARE * self.n_rows
+            self.budget = (self.budget or 0.0) + self.share * self.n_rows
             return {}
         return self._measured(machine, state)
 
@@ -136,9 +135,8 @@ class LikelihoodMonitor(Monitor):
         if self.validation is not None:
             values = self._log_weights(density, self.validation)
             weights = self.rows.weights_of(self.validation)
-            self.value = measured["score"] = (
-                float(np.average(values, weights=weights)) - log_z.value
-            )
+            self.value = float(np.average(values, weights=weights)) - log_z.value
+            measured["score"], self.noise = self.value, min(log_z.std, PRECISE)
         return measured
 
     def gain(self, training):
@@ -196,7 +194,7 @@ class LikelihoodMonitor(Monitor):
         if self.budget is None:
             n_weights = sum(math.prod(W.shape) for W in density.machine.weights)
             self.budget = _FREE / n_weights
-        self.budget += _SHARE * self.n_rows
+        self.budget += self.share * self.n_rows
         rows_cost = _FREE_ENERGY * len(self.train)
         found = None
         if ranks().rank == 0:

@@ -4,7 +4,7 @@ import copy
 import time
 import warnings
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import isfinite, isnan
 from statistics import fmean
 from typing import Any
 
@@ -23,22 +23,21 @@ class Monitor:
     Attributes
     ----------
     value : float or None
-        Quantity to maximise, None without validation rows. An epoch is bad if value < best +
-        margin.
+        Quantity to maximise, None where it is not measured. It improves if value >= best + margin
+        - noise.
     margin : float
     noise : float
         Standard error of ``value``.
+    n_bad : int
+        Epochs since the last improvement.
     n_rows : float
         How many rows the quantities are measured for, on this rank.
-    keeps_best : bool
-        Whether the best parameters are also kept when training ends at the last epoch.
     kept : tuple or None
-        Machine and state of the last epoch that was not bad.
+        Machine and state of the last epoch that was an improvement.
     """
 
     margin = noise = 0.0
     n_rows = 1.0
-    keeps_best = False
 
     def __init__(self, patience=1):
         self.patience = patience
@@ -65,16 +64,17 @@ class Monitor:
         return row
 
     def stop(self):
-        """Whether the monitored value has been bad for ``patience`` epochs."""
-        if self.value is None:
+        """Whether the monitored value has not improved for ``patience`` epochs."""
+        self.n_bad += 1
+        if self.value is None or isnan(self.value):
             return False
-        bad = self.value < self.best + self.margin
-        self.n_bad = self.n_bad + 1 if bad else 0
+        if self.value >= self.best + self.margin - self.noise:
+            self.n_bad = 0
         self.best = max(self.best, self.value)
         return self.n_bad >= self.patience
 
     def keep(self, machine, state):
-        """Remember the parameters of the last epoch that was not bad."""
+        """Remember the parameters of an epoch that was an improvement."""
         if self.value is not None and self.n_bad == 0:
             self.kept = machine, state
 
@@ -88,8 +88,8 @@ class Monitor:
         ended : {"interrupted", "callback", "stopped", "n_iter"} or None
             Why training has ended; None if it has not.
         """
-        wanted = ended == "stopped" or (ended == "n_iter" and self.keeps_best)
-        return self.kept if wanted and self.kept is not None else last
+        is_complete = ended in ("stopped", "n_iter")
+        return self.kept if is_complete and self.kept is not None else last
 
     def conclude(self, machine, state):
         """Warn of what the course of a fit, which has ended at a machine, tells of it.

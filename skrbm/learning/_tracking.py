@@ -28,7 +28,7 @@ from ._chains import most_rows
 
 _RUNS, _CHAINS = 16, 8  # independent runs, and chains of each
 _SPREAD = 0.1  # nats by which log weights should spread in a step
-_PRECISE = 0.3  # standard error of log Z above which chains start again
+PRECISE = 0.3  # standard error of log Z above which chains start again
 _SCOUTS, _FIRST_SWEEPS = 64, 10  # chains from data, and their sweeps where others start again
 _EXACT = 12  # most binary units that are summed over
 # Costs in units of the cost of learning from a row: of a step of a chain, of its log weight by
@@ -138,7 +138,7 @@ class LogPartitionTracker:
         missed = max(0.0, lower_bound(machine, self._swept(machine, n_sweeps)) - found.value)
         self._log_z0, self._missed = self._log_z0 + missed, math.hypot(self._missed, missed)
         std = math.hypot(found.std, self._missed)
-        if not std <= _PRECISE:
+        if not std <= PRECISE:
             self._machine = None
         return found._replace(value=found.value + missed, std=std)
 
@@ -201,7 +201,7 @@ class LogPartitionTracker:
 
     def _result(self):
         found = of_runs(self._log_z_of_runs())
-        if not found.std <= _PRECISE:
+        if not found.std <= PRECISE:
             self._machine = None
         return found if math.isfinite(found.value) else None
 

@@ -180,7 +180,7 @@ RANGES = [
     ([GibbsLangevin], "n_inner_steps", (0, -1, None, *NO_COUNTS), (1, 10)),
     ([BeliefPropagation], "product", ("min", None), ("sum", "max", "mixed")),
     ([Tempering], "rungs", (1, "abc", [0.2, 1.0], [0.0, 0.7, 0.6, 1.0]), (2, (0.0, 1.0))),
-    ([EarlyStopping], "patience", (0, -1, None, *NO_COUNTS), (1, 10**6)),
+    ([EarlyStopping], "patience", (0, -1, *NO_COUNTS), (1, 10**6, None)),
     ([EarlyStopping], "validation_fraction", (0, 1, -0.1, 1.5, *NO_NUMBERS), (1e-9, 0.999)),
     ([EarlyStopping], "tol", (-1e-9, "1", True, np.nan, np.inf), (None, 0, 1e9)),
 ]

@@ -159,6 +159,23 @@ def test_a_fit_does_not_depend_on_units():
     )
 
 
+def test_columns_as_they_are():
+    """One scale for all pixels stays; data that are standardized already are learned as before."""
+    X = clusters() * [3.0, 1.0, 1.0]
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    one, other = small().fit(Z), small(standardize=False).fit(Z)
+    for a, b in zip(parameters(one), parameters(other), strict=True):
+        assert_allclose(a, b, rtol=1e-6, atol=1e-8)
+    own = small(n_iter=0, standardize=False).fit(X)
+    assert_array_equal(own.variances_, 1)  # in standardized coordinates those of the data
+    params = {"standardize": False, "inference": own.inference}
+    rbm = GaussianBernoulliRBM.from_parameters(own, **params)
+    for name, value in (("noise_mean_", 0), ("noise_scale_", 1)):
+        assert_array_equal(getattr(own, name), value)
+        assert_array_equal(getattr(rbm, name), value)
+    assert_array_equal(rbm.sample(3, random_state=0), own.sample(3, random_state=0))
+
+
 def test_init_gives_parameters_in_the_units_of_the_data():
     X = np.random.default_rng(0).normal(size=(30, 2)) * 10 + 5
     rbm = small(n_components=3, n_iter=0, init=known()).fit(X)

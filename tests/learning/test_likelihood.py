@@ -10,8 +10,9 @@ from _fractional import all_rows
 from _machines import bits, random_machine
 from numpy.testing import assert_array_equal
 from scipy.special import expit, logsumexp
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_diabetes, load_digits
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import StandardScaler
 
 from skrbm import RBM
 from skrbm.arrays import Columns, make_rng
@@ -20,6 +21,7 @@ from skrbm.inference import Gibbs
 from skrbm.inputs import Coordinates, Rows
 from skrbm.learning import (
     CHAINS,
+    SGD,
     ChainPhase,
     EarlyStopping,
     LikelihoodMonitor,
@@ -170,6 +172,24 @@ def test_early_stopping_keeps_the_best_epoch(recorded, learning_rate):
     assert best == len(scores) - 5
     assert_array_equal(rbm.components_, recorded[best].weights[0])
     assert_array_equal(rbm.intercept_visible_, recorded[best].thetas[0].field)
+
+
+@pytest.mark.law
+def test_early_stopping_on_real_columns_and_few_rows():
+    """It does not stop where scores stagnate at first, and does where RBMs learn rows by heart."""
+    X = StandardScaler().fit_transform(load_diabetes().data)
+    stops, without = (
+        RBM(16, visible="gaussian", early_stopping=early, random_state=0).fit(X[:300])
+        for early in (True, False)
+    )
+    assert stops.score(X[300:]) > without.score(X[300:]) - 0.5  # -9.6 after 20 epochs, not -9.0
+    X = (load_digits().data > 7).astype(np.float32)
+    params = {"optimizer": SGD(alpha=0.0), "n_iter": 500, "random_state": 0}
+    stops, without = (
+        RBM(128, early_stopping=early, **params).fit(X[:200]) for early in (True, False)
+    )
+    assert stops.n_iter_ < 250
+    assert stops.score(X[200:]) > without.score(X[200:]) + 10
 
 
 def test_scores_are_those_of_the_data_in_other_coordinates():

@@ -38,7 +38,7 @@ class Scripted(Monitor):
     def measure(self, machine, state):
         self.value = next(self.values)
         self.seen.append((float(machine.value), state))
-        return {"score": self.value}
+        return {} if self.value is None else {"score": self.value}
 
     def conclude(self, machine, state):
         assert machine.value == self.seen[-1][0] or self.kept is not None
@@ -65,22 +65,20 @@ def run(monitor):
     [
         ([1, 2, 3, 4], 4, 4),
         ([5, 1, 2, 9], 3, 1),  # two bad epochs
-        ([5, 1, 6, 2], 4, 4),  # the last is published when training comes to its end
-        ([1, 5, float("nan"), 4], 4, 4),  # NaN is not bad
+        ([5, 1, 6, 2], 4, 3),  # the best is published also when training comes to its end
+        ([5, None, 4, 9], 3, 1),  # epochs count where nothing is measured, but do not stop,
+        ([5, 4, None, 9], 4, 4),
+        ([1, 5, float("nan"), 4], 4, 2),  # and so does NaN
         ([float("nan")] * 4, 4, 4),
+        ([5, 4.8, 4.9, 1], 4, 3),  # 4.75 is as good as 5, up to the standard error
     ],
 )
 def test_early_stopping(values, n_epochs, best):
     monitor = Scripted(values)
+    monitor.noise = 0.25
     training, published = run(monitor)
     assert published == [(best, f"state {best}")]
     assert training.n_epochs == n_epochs
     assert monitor.seen == [(k, f"state {k}") for k in range(1, n_epochs + 1)]
     assert monitor.n_concluded == 1
     assert (training.optimizer_state is None) == (best < n_epochs)
-
-
-def test_the_best_epoch_may_be_published_at_the_end_too():
-    monitor = Scripted([5, 1, 6, 2])
-    monitor.keeps_best = True
-    assert run(monitor)[1] == [(3.0, "state 3")]

@@ -278,7 +278,7 @@ class ConditionalRBM(
             training = self._start(rows, resumes)
         callbacks = for_callbacks(self, X, y, rows, training, progress, int(self.n_iter))
         index, validation = np.arange(len(rows)), None
-        stopping = EarlyStopping.of(self.early_stopping, tol=0.0)
+        stopping = EarlyStopping.of(self.early_stopping, int(self.n_iter), 0.0)
         if stopping is not None:
             index, validation = rows.split(stopping.validation_fraction, training.rng, index)
             if rows.has_missing and np.isnan(rows.V[rows.index[validation]]).all():

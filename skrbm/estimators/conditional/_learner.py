@@ -174,8 +174,6 @@ def energy_change(machine, X, V, observed, rng):
 class ErrorMonitor(Monitor):
     """Measures the fraction of known outputs, or of labels, that are predicted wrongly."""
 
-    keeps_best = True
-
     def __init__(self, decision, rows, validation, stopping):
         super().__init__(1 if stopping is None else stopping.patience)
         self.decision, self.rows, self.validation = decision, rows, validation
@@ -199,8 +197,3 @@ class ErrorMonitor(Monitor):
         error = float(n_wrong / n) if n else 0.0
         self.value = -error
         return {"validation_error": error}
-
-    def keep(self, machine, state):
-        """Remember the parameters with the smallest error, the last of several."""
-        if self.value is not None and self.value >= self.best:
-            self.kept = machine, state

@@ -292,7 +292,7 @@ class FrankWolfeRBM(DensityModel):
             path = start["path"]
         training.rng, training.machine = growth.model.rng, growth.mixture
 
-        stopping = EarlyStopping.of(early_stopping or True, tol=_TOL)
+        stopping = EarlyStopping.of(early_stopping or True, 0, _TOL)
         margin = -_WIDER if early_stopping == "free_energy_gap" else stopping.tol
         criterion = early_stopping if growth.held_out is not None else False
         monitor = GrowthMonitor(criterion, growth, max_units, stopping.patience, margin)
@@ -333,7 +333,7 @@ class FrankWolfeRBM(DensityModel):
         """Return the :class:`Growth` from the end of a path, or from ``init`` if it is None."""
         generator, train, others = np.random.default_rng(seeds[1]), rows, None
         if early_stopping and rows.total > 1:
-            stopping = EarlyStopping.of(early_stopping, tol=_TOL)
+            stopping = EarlyStopping.of(early_stopping, 0, _TOL)
             train, others = _split(rows, stopping.validation_fraction, generator)
         if path is None:
             mixture = self._first_mixture(rows if rows.has_missing else train)
