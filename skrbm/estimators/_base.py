@@ -192,7 +192,8 @@ class BaseRBM(DensityModel):
         if not resumes:
             self._pretrain(training, rows, train)
             check_integral(training.machine, "before the first epoch")
-            if training.recipe.fallbacks and rows.total >= _LEAST_ROWS:
+            is_wide = most_rows(rows.X.shape[1]) < len(rows)  # chains are few, and copies large
+            if training.recipe.fallbacks and rows.total >= _LEAST_ROWS and not is_wide:
                 training.first = training.machine.copy()
         labels = training.recipe.labels
         monitor = LikelihoodMonitor(

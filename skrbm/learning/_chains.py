@@ -43,7 +43,7 @@ COMPLETION = 5  # sweeps that draw missing values given the observed ones
 _ANNEALED = 100  # fewest chains that are annealed together: resampling among few is biased
 N_SWEEPS = 50  # over which the autocorrelation of chains is measured
 _WIDE = 2**17  # columns, above which batches and chains have at most _MOST_VALUES values
-_MOST_VALUES = 2**24
+_MOST_VALUES = 2**23
 
 GRADIENTS = "marginal", "joint"
 """Whether moments use the expectation of the hidden units given the visible ones (Alg. 4 of Liao et

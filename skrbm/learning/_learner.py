@@ -24,7 +24,7 @@ from ..exceptions import DivergenceError
 from ..inference import completed
 from ..machine import has_integral, may_lack_integral
 from ._average import Average
-from ._chains import COMPLETION, most_rows
+from ._chains import COMPLETION, N_SWEEPS, most_rows
 from ._length import as_numbers
 from ._parameters import LEAST_PRECISION, NATURAL
 from ._together import Shares
@@ -245,8 +245,13 @@ class MomentLearner(BatchLearner):
     # ---------------------------------------------------- an epoch
 
     def epoch(self, training, progress, rate):
-        if training.first is not None and progress >= _CHECKED[training.gain is not None]:
-            self._check_chains(training, rate)
+        if training.first is not None:
+            n_checked = int(training.gain is not None)
+            learned = training.n_epochs * self.rows.total
+            n_chains = self.phase.n_states or self.batch_size
+            # A check should not cost more than what was learnt until then.
+            if progress >= _CHECKED[n_checked] and learned >= (n_checked + 1) * N_SWEEPS * n_chains:
+                self._check_chains(training, rate)
         return super().epoch(training, progress, rate)
 
     def _check_chains(self, training, rate):

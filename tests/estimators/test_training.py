@@ -6,10 +6,11 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from _estimators import BINARY, RBMS, binary_data, log_likelihoods, parameters, small
 from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 
-from skrbm import BernoulliRBM
+from skrbm import RBM, BernoulliRBM
 from skrbm._schedules import SCHEDULES
 from skrbm.learning import EarlyStopping, LikelihoodMonitor, MomentLearner
 
@@ -178,3 +179,15 @@ def test_memory_of_a_fit_on_dense_data(RBM, params, dtype, item):
     small(RBM, **params).fit(X[:100])  # what is imported and cached at first use
     batch_and_parameters = item * (50 * 200 + 250 + 100 * (200 + 50))
     assert peak(lambda: rbm.fit(X)) < 10 * batch_and_parameters + 16 * 8_000 + 2_000_000
+
+
+@pytest.mark.law
+def test_memory_of_a_fit_on_wide_sparse_data():
+    """Copies of the parameters, and few rows and chains that are dense."""
+    generator, n = np.random.default_rng(0), 1_000_000
+    places = generator.integers(100, size=20_000), generator.integers(n, size=20_000)
+    X = sp.csr_matrix((np.ones(20_000), places), shape=(100, n))
+    X.data[:] = 1.0  # also of places drawn twice
+    rbm = RBM(4, n_iter=1, random_state=0)
+    rbm.fit(X[:, :100])
+    assert peak(lambda: rbm.fit(X)) < 8 * 8 * 5_000_000 + 400_000_000
