@@ -13,7 +13,6 @@ from ..arrays import namespace, number
 _BITS = 10.0, 0.075, 3.0
 _REAL = 0.0, 0.15, 3.0
 _INTERVAL = 0.0, 0.15, 1.0  # rare values lie far out
-_JOINT = 0.0, 0.05, 3.0  # columns with a precision matrix, which has many entries
 # Bounds of the divergence of counts of draws, whose columns are one site; between them it is one
 # nat for each column. Free energies of long rows grow within a few steps, so that each step is
 # measured.
@@ -81,8 +80,6 @@ class StepLength:
             return cls(min(max(least, n_columns), most), _REAL[2], every=1)
         if math.isfinite(scale):
             least, column, cap = _BITS
-        elif unit.is_joint:
-            least, column, cap = _JOINT
         else:
             least, column, cap = _INTERVAL if unit.bounds[1] < math.inf else _REAL
         return cls(max(least, column * n_columns), cap * min(1.0, scale))
