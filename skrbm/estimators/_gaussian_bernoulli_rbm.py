@@ -169,8 +169,8 @@ class GaussianBernoulliRBM(BaseRBM):
     standardize : bool, default=True
         Whether training has coordinates in which each column of the first data has mean 0 and
         standard deviation 1, so that the first call of ``partial_fit`` should have many rows. False
-        takes columns as they are, which suits pixels that one mean and one deviation have scaled;
-        chains then start at standard normal noise.
+        takes columns as they are, as the code of [1]_ does where one mean and one deviation scale
+        all pixels; chains then start at standard normal noise.
     {optimizer}
         Adam [2]_ keeps weak hidden units from dying out, and reaches higher likelihoods. A name
         stands for an optimizer with ``alpha=0.0``, ``schedule="cosine"`` and

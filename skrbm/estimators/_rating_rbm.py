@@ -28,12 +28,13 @@ from ..units import Bernoulli, Gaussian, Theta
 from ._encoded import decoded
 from ._layouts import OneLayer
 from ._recipe import Recipe, check_layers
-from ._shared import Estimator, optimizer_of, shares_parameters
+from ._shared import N_ITER_OR_AUTO, Estimator, optimizer_of, shares_parameters
 from ._training import is_automatic, keeps_features, seeds_of_fit, trainer_of
 
 # Penalty over the share of users who rate an item: weights of ratings that are spread evenly over
 # the items stay at 0 from 0.4 on, and the best penalty is from 0.15 to 0.3.
 _MOST_PENALTY = 0.2
+_EPOCHS, _STEPS = 60, 600  # of a fit with n_iter="auto", at least
 
 
 @shares_parameters
@@ -63,7 +64,9 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         average over ratings.
     {learning_rate = "auto"}
     {batch_size = 100}
-    {n_iter = 60}
+    n_iter : int or "auto", default="auto"
+        Number of epochs. "auto" is 60, or more where the users make fewer than 10 batches: 600
+        steps.
     {verbose}
     random_state : int, RandomState instance or None, default=None
         Determines initial weights, the order of rows and chains.
@@ -116,6 +119,7 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     _optimizer_defaults: ClassVar[dict] = {"centered": False}
     _parameter_constraints: ClassVar[dict] = {
         "optimizer": [StrOptions({"sgd", "adam"}), InstanceOf(SGD), InstanceOf(Adam)],
+        "n_iter": N_ITER_OR_AUTO,
     }
 
     def __init__(
@@ -125,7 +129,7 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         optimizer="sgd",
         learning_rate="auto",
         batch_size=100,
-        n_iter=60,
+        n_iter="auto",
         verbose=0,
         random_state=None,
     ):
@@ -168,7 +172,7 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         DivergenceError
             If parameters stop being finite with a ``learning_rate`` that is a number.
         """
-        return self._learn(X, sample_weight, int(self.n_iter), resumes=False)
+        return self._learn(X, sample_weight, None, resumes=False)
 
     @_fit_context(prefer_skip_nested_validation=True)
     @keeps_features
@@ -197,6 +201,10 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     def _learn(self, X, sample_weight, n_iter, resumes):
         seen = self._seen(X, reset=not resumes)
         weights, seen = rows_with_weight(sample_weight, seen)
+        if n_iter is None:
+            n_batches = -(-seen.shape[0] // int(self.batch_size))
+            usual = max(_EPOCHS, _STEPS // n_batches)
+            n_iter = usual if isinstance(self.n_iter, str) else int(self.n_iter)
         if not seen.nnz:
             raise ValueError("X has no rating")
         effects = self.effects_ if resumes else Effects.fitted(seen, weights)

@@ -140,14 +140,17 @@ class RBM(BaseRBM):
         self.verbose = verbose
 
     def _units(self):
+        return self._units_for(vars(self).get("n_features_in_", inf))
+
+    def _units_for(self, n_columns):
         visible, hidden = units_of(self)
         # Columns of "gaussian" units share a precision matrix, which gains much where they are
         # correlated, and costs the cube of their number in a step. Chains of Langevin steps and
         # equations have none, and neither do weights with zeros.
-        method, n = self._method(), vars(self).get("n_features_in_", inf)
+        method = self._method()
         is_joint = (
             self.visible == "gaussian"
-            and n <= _JOINT_COLUMNS
+            and n_columns <= _JOINT_COLUMNS
             and not vars(self).get("_in_blocks", False)
             and ranks().size == 1
             and isinstance(method, Sampler)

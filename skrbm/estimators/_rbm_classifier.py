@@ -37,7 +37,7 @@ from ..inputs import (
     rows_with_weight,
 )
 from ..learning import LabelColumns
-from ..units import Bernoulli, ColumnUnits, Gaussian
+from ..units import ColumnUnits
 from ._categorical_rbm import CategoricalRBM
 from ._encoded import decoded, encoded, takes_table
 from ._rbm import RBM
@@ -232,12 +232,14 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         if has_table:
             unit = self._encoder.unit
         elif self.estimator is not None:
-            unit = unit_of(given, "visible")
+            is_rbm = isinstance(given, RBM)
+            unit = given._units_for(X.shape[1])[0] if is_rbm else unit_of(given, "visible")
         elif resumes:
             unit = self._feature_unit
         else:
             least, most = ends_of_ranks(X).range
-            unit = Bernoulli() if least >= 0 and most <= 1 else Gaussian()
+            kind = "bernoulli" if least >= 0 and most <= 1 else "gaussian"
+            unit = RBM(visible=kind)._units_for(X.shape[1])[0]
         if unit.clips and check_range(Columns(X), unit):
             X = into_support(X, unit)
         targets = self._targets if resumes else targets_of(y, classes, unlabelled=self.unlabelled)

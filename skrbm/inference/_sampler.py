@@ -168,7 +168,8 @@ def draw_visible(machine, rng, n):
         theta = machine.thetas[0].map_columns(lambda part: part + column)
         return machine.units[0].sample(theta, rng)
 
-    return _by_blocks(draw, namespace(W).zeros((n, 1), **like(W)), machine.n_units[0])
+    zeros = namespace(W).zeros((n, 1), **like(W))
+    return draw(zeros) if machine.n_rows else _by_blocks(draw, zeros, machine.n_units[0])
 
 
 def _by_blocks(draw, rows, width):

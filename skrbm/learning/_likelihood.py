@@ -32,7 +32,7 @@ _LOSS = 0.1  # nats below independent columns that are tolerated
 _MISMATCH = 0.8  # tolerated distance of means and correlations, in standard deviations
 _DIRECTIONS = 8  # in which the rows of data differ most, along which moments are compared
 _LEAST_ROWS = 100  # for which that tells anything
-_INCOMPLETE_ROWS, _LEAST_INCOMPLETE = 100, 20  # rows with missing values that are compared,
+_INCOMPLETE_ROWS, _LEAST_INCOMPLETE = 100, 20  # rows with missing values that are annealed,
 _ANNEALED = 2**21  # at most so many times the number of weights: about a second
 # Chains in each run that estimates log Z of counts, and about how many multiplications with each
 # weight that takes: of 64 chains, at 100 totals.
@@ -98,7 +98,10 @@ class LikelihoodMonitor(Monitor):
         self.share = _SHARE if stopping is None else _SHARE_STOPPING
         self.n_rows = float(rows.counts[train].sum())  # of this rank
         self.seed, chains = seed, np.random.SeedSequence(seed.generate_state(4).tolist())
-        self.train, self.weights = self._some_by_weight(train, np.random.default_rng(chains))
+        generator = np.random.default_rng(chains)
+        self.train, self.weights = self._some_by_weight(train, generator)
+        if validation is not None and rows.has_missing and len(validation) > _INCOMPLETE_ROWS:
+            self.validation = generator.choice(validation, _INCOMPLETE_ROWS, replace=False)
         self._tracker = LogPartitionTracker(self._independent_units, chains, self._some_rows)
         most = most_rows(rows.X.shape[1])
         self.block_rows = min(most, max(batch_size, _FEWER_ROWS))
@@ -107,7 +110,8 @@ class LikelihoodMonitor(Monitor):
 
     def get_state(self):
         tracker = {k: v for k, v in vars(self._tracker).items() if k not in ("base", "data")}
-        own = {"train": self.train, "weights": self.weights, "budget": self.budget}
+        names = "train", "weights", "validation", "budget"
+        own = {name: getattr(self, name) for name in names}
         return super().get_state() | own | {"tracker": tracker}
 
     def set_state(self, state):
@@ -153,6 +157,8 @@ class LikelihoodMonitor(Monitor):
         self._tracker = tracker  # whose chains have come to a machine of now
         if log_z is None:
             return math.nan
+        if self.log_z is not None:  # later scores are by the new chains
+            self.best -= log_z.value - self.log_z.value
         gains = self._log_weights(density, index) - log_z.value - self._independent(density, index)
         return float(np.average(gains, weights=self.weights[: len(index)]))
 

@@ -33,7 +33,7 @@ class Monitor:
     n_rows : float
         How many rows the quantities are measured for, on this rank.
     kept : tuple or None
-        Machine and state of the last epoch that was an improvement.
+        Machine and state of the last epoch that was an improvement, or as good as the best.
     """
 
     margin = noise = 0.0
@@ -69,13 +69,12 @@ class Monitor:
         if self.value is None or isnan(self.value):
             return False
         if self.value >= self.best + self.margin - self.noise:
-            self.n_bad = 0
-        self.best = max(self.best, self.value)
+            self.n_bad, self.best = 0, max(self.best, self.value)
         return self.n_bad >= self.patience
 
     def keep(self, machine, state):
-        """Remember the parameters of an epoch that was an improvement."""
-        if self.value is not None and self.n_bad == 0:
+        """Remember the parameters of an epoch that was an improvement, or as good as the best."""
+        if self.value is not None and (self.n_bad == 0 or self.value >= self.best - self.noise):
             self.kept = machine, state
 
     def chosen(self, last, ended):

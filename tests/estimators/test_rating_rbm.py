@@ -233,3 +233,15 @@ def test_the_score_is_the_error_of_each_rating_given_the_others(make):
         row[0, j] = np.nan
         errors.append(rbm.impute(row)[0, j] - X[i, j])
     assert_allclose(rbm.score(make(X)), -np.sqrt(np.mean(np.square(errors))))
+
+
+@pytest.mark.law
+def test_few_users_get_enough_steps():
+    """The error of effects alone is 1.05, and that of 60 epochs as well."""
+    generator = np.random.default_rng(0)
+    tastes, traits = generator.normal(size=(100, 3)), generator.normal(size=(80, 3))
+    R = 3 + 0.5 * tastes @ traits.T + 0.5 * generator.normal(size=(100, 80))
+    is_known = generator.random(R.shape) < 0.3
+    rbm = RatingRBM(random_state=0).fit(np.where(is_known, R, np.nan))
+    error = (rbm.impute(np.where(is_known, R, np.nan)) - R)[~is_known]
+    assert np.sqrt(np.mean(error**2)) < 0.85 * R.std()

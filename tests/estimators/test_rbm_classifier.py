@@ -8,6 +8,8 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, log_softmax, logsumexp
+from sklearn.datasets import load_iris
+from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 from skrbm import RBM, RBMClassifier, TabularRBM
 from skrbm.learning import SGD, LabelColumns, MachineGradient
@@ -230,3 +232,13 @@ def test_mixed_tables(estimator):
 def test_bad_labels(target):
     with pytest.raises(ValueError, match=r"y|label|samples"):
         small().fit(X, target)
+
+
+@pytest.mark.law
+def test_classes_of_few_real_columns_by_default():
+    """With independent precisions 256 hidden units ran away in a third of the fits."""
+    X, y = load_iris(return_X_y=True)
+    for seed in range(4):
+        folds = StratifiedKFold(3, shuffle=True, random_state=seed)
+        scores = cross_val_score(RBMClassifier(random_state=seed), X, y, cv=folds)
+        assert scores.min() > 0.85

@@ -291,3 +291,12 @@ def test_sparse_units_are_the_topics_of_documents():
     found = rbm.top_words(words, 8)[:, :, None] == np.arange(n_topics)
     assert found.mean(axis=1).max(axis=0).mean() > 0.87
     assert rbm.transform(X).mean() < 0.3
+
+
+def test_large_vocabularies():
+    """Chains of documents of different lengths start in blocks of rows above 2**21 counts."""
+    generator, shape = np.random.default_rng(0), (100, 30_000)
+    places = tuple(generator.integers(n, size=5000) for n in shape)
+    X = sp.csr_matrix((np.ones(5000), places), shape=shape)
+    rbm = ReplicatedSoftmaxRBM(2, n_iter=1, random_state=0).fit(X)
+    assert np.isfinite(rbm.components_).all()

@@ -70,15 +70,31 @@ def run(monitor):
         ([5, 4, None, 9], 4, 4),
         ([1, 5, float("nan"), 4], 4, 2),  # and so does NaN
         ([float("nan")] * 4, 4, 4),
-        ([5, 4.8, 4.9, 1], 4, 3),  # 4.75 is as good as 5, up to the standard error
     ],
 )
-def test_early_stopping(values, n_epochs, best):
+@pytest.mark.parametrize("noise", [0.0, 0.25])
+def test_early_stopping(values, n_epochs, best, noise):
     monitor = Scripted(values)
-    monitor.noise = 0.25
+    monitor.noise = noise
     training, published = run(monitor)
     assert published == [(best, f"state {best}")]
     assert training.n_epochs == n_epochs
     assert monitor.seen == [(k, f"state {k}") for k in range(1, n_epochs + 1)]
     assert monitor.n_concluded == 1
     assert (training.optimizer_state is None) == (best < n_epochs)
+
+
+@pytest.mark.parametrize(
+    "values, margin, noise, n_epochs, best",
+    [
+        ([5, 4.8, 4.9, 1], 0.0, 0.25, 4, 3),  # 4.75 is as good as 5, up to the standard error
+        ([5, 5.4, 5.8, 6.2], 0.5, 0.0, 4, 4),  # small improvements add up,
+        ([5, 5.1, 5.2, 9], 0.5, 0.0, 3, 3),  # and the best is kept also if they are too small
+    ],
+)
+def test_what_counts_as_an_improvement(values, margin, noise, n_epochs, best):
+    monitor = Scripted(values)
+    monitor.margin, monitor.noise = margin, noise
+    training, published = run(monitor)
+    assert training.n_epochs == n_epochs
+    assert published == [(best, f"state {best}")]
