@@ -19,6 +19,7 @@ MAX_UNITS = 20  # units that are always enumerated: 2**20 configurations
 # Sums by halves: more configurations than are summed one by one, pairs of halves that are summed
 # together, most values of a neighbour for each of its columns, largest logarithm of a product.
 _FEW, _PAIRS, _FEW_VALUES, _LARGEST = 2**12, 2**7, 8, 650.0
+_OF_HALVES = 2**23  # fields of all values of a half that are in memory at once, about
 # Elements of the largest temporary array, 256 KiB of float64: several stay in a cache, and their
 # memory is used again, where that of larger ones is returned to the system after each block.
 _BLOCK_ELEMENTS = 2**15
@@ -221,31 +222,42 @@ def _by_halves(machine: Machine, layer: int) -> Array | None:
         return x, part.log_weight(of.map(lambda values: values[columns]), x)
 
     def half(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log-weights of all values of half of the layer, and their fields."""
-        x, log_weights = all_values(unit.part(n, columns), columns, theta)
-        return log_weights, x @ fields[columns]
+        """Return all values of half of the layer, and their log-weights."""
+        return all_values(unit.part(n, columns), columns, theta)
 
-    found = [all_values(part, columns, neighbours) for part, columns in parts]
-    pairs = zip(parts, found, strict=True)
-    fields = np.concatenate([W[:, columns] @ x.T for (_, columns), (x, _) in pairs], axis=1)
-    first, left = half(np.concatenate(sites[:middle]))
-    last, right = half(np.concatenate(sites[middle:]))
-    left += np.concatenate([own for _, own in found])
-    ends = np.cumsum([0, *(len(own) for _, own in found)])
-    sizes = np.abs(left).max(axis=0) + np.abs(right).max(axis=0)
-    largest = np.maximum.reduceat(sizes, ends[:-1]) + math.log(max(np.diff(ends)))
-    if not (largest <= _LARGEST).all():  # or it is NaN
-        return None
-    left, right, log_z = np.exp(left), np.ascontiguousarray(np.exp(right).T), -math.inf
+    columns = np.concatenate(sites[:middle]), np.concatenate(sites[middle:])
+    (x, first), (y, last) = map(half, columns)
+    n_sites, log_z = max(1, _OF_HALVES // (len(last) * _FEW_VALUES)), -math.inf
     for a in range(0, len(first), _PAIRS):
-        for b in range(0, len(last), _PAIRS):
-            rows, columns = slice(a, a + _PAIRS), slice(b, b + _PAIRS)
-            total, product, size = first[rows, None] + last[columns], 1.0, 0.0
-            for start, stop, more in zip(ends[:-1], ends[1:], largest, strict=True):
-                if size + more > _LARGEST:
-                    total, product, size = total + np.log(product), 1.0, 0.0
-                product = (left[rows, start:stop] @ right[start:stop, columns]) * product
-                size += more
-            total += np.log(product)
-            log_z = np.logaddexp(log_z, log_sum_exp(total.reshape(-1)))
+        totals = first[a : a + _PAIRS, None] + last
+        for start in range(0, len(parts), n_sites):
+            block = parts[start : start + n_sites]
+            found = [all_values(part, own, neighbours) for part, own in block]
+            pairs = zip(block, found, strict=True)
+            fields = np.concatenate([W[:, own] @ z.T for (_, own), (z, _) in pairs], axis=1)
+            left, right = x[a : a + _PAIRS] @ fields[columns[0]], y @ fields[columns[1]]
+            left += np.concatenate([own for _, own in found])
+            ends = np.cumsum([0, *(len(own) for _, own in found)])
+            sizes = np.abs(left).max(axis=0) + np.abs(right).max(axis=0)
+            largest = np.maximum.reduceat(sizes, ends[:-1]) + math.log(max(np.diff(ends)))
+            if not (largest <= _LARGEST).all():  # or it is NaN
+                return None
+            left, right = np.exp(left), np.ascontiguousarray(np.exp(right).T)
+            _add_products(totals, left, right, ends, largest)
+        log_z = np.logaddexp(log_z, log_sum_exp(totals.reshape(-1)))
     return from_numpy(np.asarray(log_z), machine.weights[0])
+
+
+def _add_products(
+    totals: np.ndarray, left: np.ndarray, right: np.ndarray, ends: np.ndarray, largest: np.ndarray
+) -> None:
+    """Add to ``totals`` the logarithms of the inner products of each site, in place."""
+    for b in range(0, totals.shape[1], _PAIRS):
+        columns, product, size = slice(b, b + _PAIRS), 1.0, 0.0
+        for start, stop, more in zip(ends[:-1], ends[1:], largest, strict=True):
+            if size + more > _LARGEST:
+                totals[:, columns] += np.log(product)
+                product, size = 1.0, 0.0
+            product = (left[:, start:stop] @ right[start:stop, columns]) * product
+            size += more
+        totals[:, columns] += np.log(product)
