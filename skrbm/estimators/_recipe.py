@@ -1,16 +1,19 @@
 """The recipe of a fit: what an estimator trains with, and where it starts."""
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
-from ..arrays import cast, from_numpy, inverse_factor, is_finite, namespace
+from ..arrays import cast, from_numpy, inverse_factor, is_finite, namespace, to_numpy
+from ..exceptions import DataRangeWarning
 from ..inputs import Coordinates, machine_from, varies
 from ..learning import NATURAL, ModelPhase, StandardParameters, most_rows
 
 _HIDDEN_PART = 0.375  # larger ones cost likelihood where rows are few
 _VISIBLE_PART = 0.1  # larger ones take visible units of few columns far from the data
+_FAR = 0.1  # root of the error of energies in nats, about, above which they warn
 _MOST_OF_ONE = 0.5  # energy of one coupling between units whose values are the farthest apart
 
 
@@ -73,6 +76,7 @@ def parameters_of_rows(rows, optimizer):
     mean, spread = rows.moments[0], unit.spread(*rows.moments)
     mean, spread = cast(mean, rows.dtype), cast(spread, rows.dtype)
     coordinates = Coordinates.standard(mean, spread, columns)
+    _warn_of_rounding(mean, spread, unit)
     if not unit.is_joint:
         own = from_numpy(unit.columns_with("is_gaussian", n_visible), mean)
         is_constant = own & ~varies(mean, spread, mean.dtype)
@@ -90,6 +94,21 @@ def parameters_of_rows(rows, optimizer):
     prior = (1 - known) * optimizer.for_data(rows.n_informative, n_visible).shrinkage
     options = {"root": root, "columns": columns, "prior": prior, "known": known}
     return StandardParameters(coordinates, has_precision, **options)
+
+
+def _warn_of_rounding(mean, spread, unit):
+    """Warn if the energies of normal columns would lose digits, as these are far from 0."""
+    n = mean.shape[0]
+    columns = unit.columns_with("is_gaussian", n)
+    columns[unit.joint_columns(n)] = True
+    far = namespace(mean).abs(mean) * namespace(mean).finfo(mean.dtype).eps ** 0.5 > _FAR * spread
+    if (to_numpy(far & varies(mean, spread, mean.dtype)) & columns).any():
+        warnings.warn(
+            "columns of X are so far from 0, relative to their standard deviations, that "
+            f"{mean.dtype} is too coarse for their densities; subtract their means or use float64",
+            DataRangeWarning,
+            stacklevel=9,
+        )
 
 
 def layer_sizes(n_components):

@@ -1,12 +1,16 @@
 """Real columns of tables: skewed ones, ones with a spike, and values beyond those of training."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from skrbm import RBMClassifier, TabularRBM
+from skrbm import RBM, RBMClassifier, TabularRBM
+from skrbm.exceptions import DataRangeWarning
+from skrbm.units import Gaussian
 
 
 def amounts(n=300, seed=0):
@@ -155,3 +159,15 @@ def test_log_normal_columns_have_their_density(unit):
     assert rbm.kinds_["x"] == "skewed"
     expected = law.logpdf(table["x"]) + stats.norm.logpdf(table["y"])
     assert abs(rbm.score(table) - expected.mean()) < 0.05
+
+
+@pytest.mark.parametrize("visible", ["gaussian", Gaussian()])
+def test_columns_that_are_too_far_from_0_for_their_dtype_warn(visible):
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    params = {"visible": visible, "n_iter": 1, "random_state": 0}
+    with pytest.warns(DataRangeWarning, match="float32 is too coarse"):
+        RBM(2, **params).fit((X + 1e4).astype(np.float32))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataRangeWarning)
+        RBM(2, **params).fit(X + 1e4)
+        RBM(2, **params).fit((X + 100).astype(np.float32))
