@@ -86,7 +86,7 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         Sets the number of hidden units, the inference, the learning rate and so on. Its
         ``visible`` units are those of the features, or its encoding if it takes tables. None is
         ``TabularRBM()`` for tables with columns that are not numbers, and else ``RBM()``, of
-        binary units or, if X has values outside of [0, 1], of Gaussian ones.
+        binary units or, if X has values outside of [0, 1], with ``visible="gaussian"``.
     unlabelled : object, default=None
         Value of y that marks a row without a label, beside NaN and None, such as -1.
     discriminative : float in [0, 1], default=0.0

@@ -25,6 +25,7 @@ from skrbm.learning import (
     ChainPhase,
     EarlyStopping,
     LikelihoodMonitor,
+    Training,
     _tracking,
 )
 from skrbm.learning._likelihood import moment_mismatch
@@ -153,6 +154,17 @@ def test_the_history_has_the_log_likelihood_of_what_is_observed(recorded):
         log_z = Exact(machine).log_z
         exact = np.mean([Exact(machine, observed=row).log_z - log_z for row in X])
         assert np.isnan(value) or value == pytest.approx(exact, rel=1e-9)
+
+
+def test_the_best_score_follows_log_z_when_its_chains_start_again():
+    """log Z of the last epoch was 1.5 too small, and so scores until now were too large."""
+    machine = make(BINARY)
+    watch, _ = monitor(machine, data(machine))
+    watch.measure(machine, None)
+    exact, watch.best = watch.log_z.value, watch.value + 1.5
+    watch.log_z = watch.log_z._replace(value=exact - 1.5)
+    watch.gain(Training(None, machine))
+    assert watch.best == pytest.approx(watch.value)
 
 
 @pytest.mark.parametrize("learning_rate", [0.05, "auto"])
