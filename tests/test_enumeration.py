@@ -81,9 +81,10 @@ def in_turn(machine, layer):
 
 @pytest.fixture
 def halves(monkeypatch):
-    """Sum by halves wherever that is possible, by blocks of a few pairs."""
+    """Sum by halves wherever that is possible, by blocks of a few pairs and of two sites."""
     monkeypatch.setattr(_enumeration, "_FEW", 0)
     monkeypatch.setattr(_enumeration, "_PAIRS", 5)
+    monkeypatch.setattr(_enumeration, "_OF_HALVES", 300)
     return _enumeration._by_halves
 
 

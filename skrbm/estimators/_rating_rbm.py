@@ -172,7 +172,7 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         DivergenceError
             If parameters stop being finite with a ``learning_rate`` that is a number.
         """
-        return self._learn(X, sample_weight, None, resumes=False)
+        return self._learn(X, sample_weight, self.n_iter, resumes=False)
 
     @_fit_context(prefer_skip_nested_validation=True)
     @keeps_features
@@ -201,12 +201,10 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     def _learn(self, X, sample_weight, n_iter, resumes):
         seen = self._seen(X, reset=not resumes)
         weights, seen = rows_with_weight(sample_weight, seen)
-        if n_iter is None:
-            n_batches = -(-seen.shape[0] // int(self.batch_size))
-            usual = max(_EPOCHS, _STEPS // n_batches)
-            n_iter = usual if isinstance(self.n_iter, str) else int(self.n_iter)
         if not seen.nnz:
             raise ValueError("X has no rating")
+        if n_iter == "auto":
+            n_iter = max(_EPOCHS, _STEPS // -(-seen.shape[0] // int(self.batch_size)))
         effects = self.effects_ if resumes else Effects.fitted(seen, weights)
         deviations = effects.deviations(seen)
         deviations = deviations.astype(self.machine_.dtype) if resumes else deviations
@@ -249,7 +247,7 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             training.n_rows = n_rows
             self._training, self.n_iter_ = training, training.n_epochs
 
-        trainer_of(self, learner, optimizer, publish, attributes, n_iter=n_iter).run(training)
+        trainer_of(self, learner, optimizer, publish, attributes, n_iter=int(n_iter)).run(training)
         return self
 
     def _first_machine(self, seen, rng):

@@ -41,7 +41,7 @@ from ..units import ColumnUnits
 from ._categorical_rbm import CategoricalRBM
 from ._encoded import decoded, encoded, takes_table
 from ._rbm import RBM
-from ._shared import Estimator, unit_of
+from ._shared import Estimator
 from ._tabular_rbm import TabularRBM
 from ._targets import check_known, check_targets, targets_of
 from ._training import check_settings_of_ranks, keeps_features
@@ -231,15 +231,13 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         given._validate_params()
         if has_table:
             unit = self._encoder.unit
-        elif self.estimator is not None:
-            is_rbm = isinstance(given, RBM)
-            unit = given._units_for(X.shape[1])[0] if is_rbm else unit_of(given, "visible")
-        elif resumes:
+        elif self.estimator is None and resumes:
             unit = self._feature_unit
         else:
             least, most = ends_of_ranks(X).range
-            kind = "bernoulli" if least >= 0 and most <= 1 else "gaussian"
-            unit = RBM(visible=kind)._units_for(X.shape[1])[0]
+            if self.estimator is None and not 0 <= least <= most <= 1:
+                given = RBM(visible="gaussian")
+            unit = given._units_for(X.shape[1])[0]
         if unit.clips and check_range(Columns(X), unit):
             X = into_support(X, unit)
         targets = self._targets if resumes else targets_of(y, classes, unlabelled=self.unlabelled)

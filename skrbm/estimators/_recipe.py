@@ -13,7 +13,7 @@ from ..learning import NATURAL, ModelPhase, StandardParameters, most_rows
 
 _HIDDEN_PART = 0.375  # larger ones cost likelihood where rows are few
 _VISIBLE_PART = 0.1  # larger ones take visible units of few columns far from the data
-_FAR = 0.1  # root of the error of energies in nats, about, above which they warn
+_FAR = 0.1  # square root of the rounding error of energies, in nats, above which they warn
 _MOST_OF_ONE = 0.5  # energy of one coupling between units whose values are the farthest apart
 
 
@@ -97,7 +97,7 @@ def parameters_of_rows(rows, optimizer):
 
 
 def _warn_of_rounding(mean, spread, unit):
-    """Warn if the energies of normal columns would lose digits, as these are far from 0."""
+    """Warn if normal columns are so far from 0 that their energies lose digits."""
     n = mean.shape[0]
     columns = unit.columns_with("is_gaussian", n)
     columns[unit.joint_columns(n)] = True

@@ -39,8 +39,8 @@ class EarlyStopping(HyperParameters):
     def of(cls, given, n_iter, tol):
         """Return the rule behind a parameter ``early_stopping``; None if it is False.
 
-        A ``patience`` that is None becomes that for ``n_iter`` epochs, and a ``tol`` becomes
-        ``tol``.
+        A ``patience`` of None becomes that of a fit with ``n_iter`` epochs, and a ``tol`` of None
+        the given one.
         """
         if not given:
             return None

@@ -249,7 +249,7 @@ class MomentLearner(BatchLearner):
             n_checked = int(training.gain is not None)
             learned = training.n_epochs * self.rows.total
             n_chains = self.phase.n_states or self.batch_size
-            # A check should not cost more than what was learnt until then.
+            # A check should cost no more than learning has until then.
             if progress >= _CHECKED[n_checked] and learned >= (n_checked + 1) * N_SWEEPS * n_chains:
                 self._check_chains(training, rate)
         return super().epoch(training, progress, rate)

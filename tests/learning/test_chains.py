@@ -7,6 +7,7 @@ from _machines import gradient, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
+from skrbm import RBM
 from skrbm.arrays import make_rng
 from skrbm.inference import Gibbs, GibbsLangevin, Langevin, autocorrelation_between
 from skrbm.learning import CHAINS, CORRELATED, GRADIENTS, ChainPhase, Noise
@@ -121,3 +122,15 @@ def test_chains_that_stay_in_modes_along_a_lesser_direction_are_correlated():
     free = Machine(machine.units, (Theta(0 * fields), Theta(np.zeros(1))), (0 * W,))
     state = phase.init(free, rng, 100, rows)
     assert phase.autocorrelation(free, state, rows, rng) < CORRELATED
+
+
+@pytest.mark.parametrize("n_iter, n_checks", [(10, 0), (60, 2)])
+def test_mixing_is_checked_once_learning_has_cost_as_much(monkeypatch, n_iter, n_checks):
+    """A check moves 20 chains by 50 sweeps, as much as 10 epochs of 100 rows."""
+    checks = []
+    monkeypatch.setattr(
+        ChainPhase, "autocorrelation", lambda self, *given: checks.append(given) or 0.0
+    )
+    X = (np.random.default_rng(0).random((100, 5)) < 0.3).astype(float)
+    RBM(3, batch_size=20, n_iter=n_iter, random_state=0).fit(X)
+    assert len(checks) == n_checks

@@ -156,6 +156,16 @@ def test_the_history_has_the_log_likelihood_of_what_is_observed(recorded):
         assert np.isnan(value) or value == pytest.approx(exact, rel=1e-9)
 
 
+def test_the_score_of_incomplete_rows_is_that_of_some():
+    machine = make(REAL)
+    X = data(machine, 600)
+    X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
+    watch, _ = monitor(machine, X)
+    _, validation = positions(watch.rows)
+    assert len(validation) > 100 == len(set(watch.validation)) == len(watch.validation)
+    assert set(watch.validation) <= set(validation)
+
+
 def test_the_best_score_follows_log_z_when_its_chains_start_again():
     """log Z of the last epoch was 1.5 too small, and so scores until now were too large."""
     machine = make(BINARY)

@@ -11,7 +11,7 @@ from scipy.io import loadmat
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from _common import data_folder, mnist
+from _common import data_folder, mnist, progress
 
 from skrbm import ConditionalRBM
 from skrbm.inference import Gibbs
@@ -105,22 +105,22 @@ def train(
     The learning rate falls to ``last_rate`` times itself in a geometric progression. With
     ``corrupt`` each epoch sees ``corrupt(Y, rng)`` in place of the training images' X. Returns
     (the model of the best epoch, its validation error in %, epochs done, seconds of processor
-    time spent on learning). Prints each epoch to stderr.
+    time spent on learning), and prints the last two numbers of each epoch.
     """
     (X, Y), validation = images
     rng = np.random.default_rng([seed, 1])  # not the one of the first corruption
     crbm = ConditionalRBM(random_state=seed, **{**METHODS[method], **params})
     best, spent, seconds = None, 0.0, 60 * minutes
     for epoch in range(epochs):
-        progress = max(epoch / max(epochs - 1, 1), spent / seconds)
-        crbm.set_params(learning_rate=rate * last_rate**progress)
+        part = max(epoch / max(epochs - 1, 1), spent / seconds)
+        crbm.set_params(learning_rate=rate * last_rate**part)
         begin = time.process_time()
         if corrupt is not None:
             X = corrupt(Y, rng)
         crbm.partial_fit(X, Y)
         spent += time.process_time() - begin
         error, _ = errors(crbm, validation)
-        print(f"epoch {epoch + 1}: {error:.3f} %, {spent:.0f} s", file=sys.stderr, flush=True)
+        progress((f"epoch {epoch + 1}", error, spent))
         if best is None or error < best[1]:
             best = copy.deepcopy(crbm), error
         if spent >= seconds:
