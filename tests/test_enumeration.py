@@ -79,12 +79,12 @@ def in_turn(machine, layer):
     return logsumexp(np.concatenate([found for _, found in configurations(machine, (layer,))]))
 
 
-@pytest.fixture
-def halves(monkeypatch):
-    """Sum by halves wherever that is possible, by blocks of a few pairs and of two sites."""
+@pytest.fixture(params=[300, 2**23])
+def halves(request, monkeypatch):
+    """Sum by halves wherever possible, by blocks of a few pairs, and of few sites or of all."""
     monkeypatch.setattr(_enumeration, "_FEW", 0)
     monkeypatch.setattr(_enumeration, "_PAIRS", 5)
-    monkeypatch.setattr(_enumeration, "_OF_HALVES", 300)
+    monkeypatch.setattr(_enumeration, "_OF_HALVES", request.param)
     return _enumeration._by_halves
 
 

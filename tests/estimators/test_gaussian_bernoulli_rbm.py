@@ -173,6 +173,7 @@ def test_columns_as_they_are():
     for name, value in (("noise_mean_", 0), ("noise_scale_", 1)):
         assert_array_equal(getattr(own, name), value)
         assert_array_equal(getattr(rbm, name), value)
+        assert_array_equal(getattr(known(standardize=False), name), value)
     assert_array_equal(rbm.sample(3, random_state=0), own.sample(3, random_state=0))
 
 

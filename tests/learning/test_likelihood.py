@@ -156,6 +156,19 @@ def test_the_history_has_the_log_likelihood_of_what_is_observed(recorded):
         assert np.isnan(value) or value == pytest.approx(exact, rel=1e-9)
 
 
+def test_the_noise_of_a_score_is_that_of_log_z(no_sums):
+    machine = make(BINARY)
+    watch, _ = monitor(machine, data(machine), batch_size=1000)
+    watch.measure(machine, None)
+    assert 0 < watch.noise == watch.log_z.std < 0.3
+
+
+@pytest.mark.parametrize("n_iter, patience", [(10, 5), (750, 75)])
+def test_patience_is_a_tenth_of_the_epochs(n_iter, patience):
+    assert EarlyStopping.of(True, n_iter, 0.01).patience == patience
+    assert EarlyStopping.of(EarlyStopping(3), n_iter, 0.01) == EarlyStopping(3, tol=0.01)
+
+
 def test_the_score_of_incomplete_rows_is_that_of_some():
     machine = make(REAL)
     X = data(machine, 600)
