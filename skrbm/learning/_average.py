@@ -3,7 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..arrays import is_foreign, like, namespace
+import numpy as np
+
+from ..arrays import is_foreign, like, namespace, to_numpy
 from ..machine import Machine
 
 _DECAY = 4  # weights grow as the power _DECAY - 1 of the number of the step
@@ -11,23 +13,13 @@ _DECAY = 4  # weights grow as the power _DECAY - 1 of the number of the step
 
 @dataclass(frozen=True)
 class Average:
-    """A mean of machines over the steps, in which late ones weigh more.
+    """A mean of machines over the steps, in which late ones weigh more; it is written in place.
 
     Of n steps the k-th has a weight of about 4 k³ / n⁴, so that the last quarter has two thirds of
     all. The noise of single steps goes, and no length has to be chosen (polynomial-decay averaging;
-    Shamir and Zhang 2013).
-
-    Attributes
-    ----------
-    means : Machine
-        Written in place.
-    n_steps : int
-        In another library than NumPy an array of no dimensions.
-    last : Machine or None
-        The machine from which learning continues; None during training.
-    keeps_zeros : bool
-        Whether weights that are 0 in the last machine are published as 0. A mean is 0 only where
-        the weight has been 0 in all steps.
+    Shamir and Zhang 2013). ``last`` is the machine from which learning continues, None during
+    training. With ``keeps_zeros`` weights that are 0 there are published as 0: a mean is 0 only
+    where the weight has been 0 in all steps.
     """
 
     means: Machine
@@ -64,17 +56,13 @@ class Average:
         """Whether the parameters of a machine are those published, up to rounding."""
         if self.last is None:
             return False
-        pairs = zip(self.published(self.last).leaves, machine.leaves, strict=True)
-        return all(mean.shape == new.shape and _close(mean, new) for mean, new in pairs)
+        for mean, new in zip(self.published(self.last).leaves, machine.leaves, strict=True):
+            mean, new = to_numpy(mean), to_numpy(new)
+            rounding = 8 * np.finfo(mean.dtype).eps * np.abs(new).max(initial=0.0)
+            if mean.shape != new.shape or not np.allclose(mean, new, rtol=0.0, atol=rounding):
+                return False
+        return True
 
     def copy(self):
         """Return an average that shares no memory with this one."""
         return replace(self, means=self.means.copy(), last=self.last.copy())
-
-
-def _close(mean, finite):
-    xp = namespace(mean)
-    if 0 in mean.shape:
-        return True
-    tolerance = 8 * float(xp.finfo(mean.dtype).eps) * xp.max(xp.abs(finite))
-    return bool(xp.all(xp.abs(mean - finite) <= tolerance))

@@ -41,6 +41,7 @@ from ._model_phase import ModelPhase
 
 COMPLETION = 5  # sweeps that draw missing values given the observed ones
 _ANNEALED = 100  # fewest chains that are annealed together: resampling among few is biased
+FEW_ROWS = 256  # of data, which stand for them where values of all would take much memory or time
 N_SWEEPS = 50  # over which the autocorrelation of chains is measured
 _WIDE = 2**17  # columns, above which batches and chains have at most _MOST_VALUES values
 _MOST_VALUES = 2**23

@@ -24,15 +24,14 @@ from ..exceptions import DivergenceError
 from ..inference import completed
 from ..machine import has_integral, may_lack_integral
 from ._average import Average
-from ._chains import COMPLETION, N_SWEEPS, most_rows
+from ._chains import COMPLETION, FEW_ROWS, N_SWEEPS, most_rows
 from ._length import as_numbers
+from ._likelihood import LOSS
 from ._parameters import LEAST_PRECISION, NATURAL
 from ._together import Shares
 
 _OFFSET_WEIGHT = 0.05  # of a new batch in the running means of the layers
 _CHECKED = 0.2, 0.5  # parts of the epochs after which chains and the likelihood are checked
-_CHECKED_ROWS = 256  # of data, whose main direction is that of the check
-_LOSS = 0.1  # nats of likelihood, below which a difference does not show that chains are wrong
 CORRELATED = 0.8  # autocorrelation over 50 sweeps above which they do not
 # Mean square of samples of a real column, which is 1 in the data, above which an epoch is repeated.
 # Chains return by themselves from 25 to 60, in fits to rows with many missing values.
@@ -260,12 +259,12 @@ class MomentLearner(BatchLearner):
         Modes may separate after the first check only, so that the second one is the same.
         """
         first, before, gain = training.first, training.gain, self.gain(training)
-        rng, n = training.rng, min(_CHECKED_ROWS, most_rows(first.n_units[0]))
+        rng, n = training.rng, min(FEW_ROWS, most_rows(first.n_units[0]))
         rows, observed = self.rows.some(n, rng)
         if observed is not None:
             rows = completed(training.machine, rows, observed, rng, COMPLETION)
         mixing = self.phase.autocorrelation(training.machine, training.phase_state, rows, rng)
-        least = (0.0 if before is None else before) - _LOSS
+        least = (0.0 if before is None else before) - LOSS
         tries = mixing > CORRELATED or gain < least
         training.gain = gain
         if tries or before is not None:
@@ -304,7 +303,7 @@ class MomentLearner(BatchLearner):
                 found = self.gain(trial)
             except DivergenceError:
                 continue
-            if found > gain + _LOSS:
+            if found > gain + LOSS:
                 gain, best = found, (phase, length, trial)
         *chosen, trial = best
         self._switch(*chosen)

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -14,13 +15,12 @@ from ..evaluation._observed import QUICK
 from ..exceptions import DivergenceError
 from ..inference import LogPartition, by_site, held
 from ..inputs import split_missing
-from ._chains import most_rows
+from ._chains import FEW_ROWS, most_rows
 from ._loop import Monitor
 from ._penalties import share_of_zeros
 from ._tracking import PRECISE, LogPartitionTracker
 
 _ROWS = 1000  # training rows whose likelihood is measured
-_FEWER_ROWS = 256  # of these, where values of the rows are kept at once
 _SHARE = 0.1  # of the cost of learning that estimates of log Z may have,
 _SHARE_STOPPING = 0.5  # and with early stopping, which depends on them
 _FREE = 2**28  # multiplications that they may always have in a fit: some 50 ms
@@ -28,7 +28,7 @@ _LAST = 2**34  # multiplications of the estimate at the end of a fit without one
 _MOST_UNITS = 2**14  # of a layer, whose chains take little memory; early stopping needs these
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
 _SURE = 4.0  # standard errors by which a warning is about more than chance
-_LOSS = 0.1  # nats below independent columns that are tolerated
+LOSS = 0.1  # nats of likelihood that do not tell one machine from a better one
 _MISMATCH = 0.8  # tolerated distance of means and correlations, in standard deviations
 _DIRECTIONS = 8  # in which the rows of data differ most, along which moments are compared
 _LEAST_ROWS = 100  # for which that tells anything
@@ -37,7 +37,6 @@ _ANNEALED = 2**21  # at most so many times the number of weights: about a second
 # Chains in each run that estimates log Z of counts, and about how many multiplications with each
 # weight that takes: of 64 chains, at 100 totals.
 _CHAINS_OF_TOTALS, _COST_OF_TOTALS = 8, 2**13
-_MOST_COLUMNS = 10_000  # for which it takes little memory
 
 
 class LikelihoodMonitor(Monitor):
@@ -99,12 +98,15 @@ class LikelihoodMonitor(Monitor):
         self.n_rows = float(rows.counts[train].sum())  # of this rank
         self.seed, chains = seed, np.random.SeedSequence(seed.generate_state(4).tolist())
         generator = np.random.default_rng(chains)
-        self.train, self.weights = self._some_by_weight(train, generator)
+        self.train, self.weights = train, rows.weights_of(train)
+        if len(train) > _ROWS:
+            drawn = generator.choice(train, _ROWS, p=self.weights / self.weights.sum())
+            self.train, self.weights = np.unique(drawn, return_counts=True)
         if validation is not None and rows.has_missing and len(validation) > _INCOMPLETE_ROWS:
             self.validation = generator.choice(validation, _INCOMPLETE_ROWS, replace=False)
         self._tracker = LogPartitionTracker(self._independent_units, chains, self._some_rows)
         most = most_rows(rows.X.shape[1])
-        self.block_rows = min(most, max(batch_size, _FEWER_ROWS))
+        self.block_rows = min(most, max(batch_size, FEW_ROWS))
         self.budget = None  # cost that log Z may have now, in units of learning from a row
         self.log_z = self.end = None  # of the last epoch, and the machine and state after it
 
@@ -160,7 +162,7 @@ class LikelihoodMonitor(Monitor):
         if self.log_z is not None:  # later scores are by the new chains
             self.best -= log_z.value - self.log_z.value
         gains = self._log_weights(density, index) - log_z.value - self._independent(density, index)
-        return float(np.average(gains, weights=self.weights[: len(index)]))
+        return self._mean(gains)
 
     def _by_equations(self, density, state):
         """Return the log-likelihood by the log Z that equations give, a dict; empty without any.
@@ -169,12 +171,10 @@ class LikelihoodMonitor(Monitor):
         learning from them.
         """
         is_deep = len(density.machine.weights) > 1
-        if self.rows.has_missing and not is_deep:
-            return {}
-        try:
-            log_z = self.phase().log_partition(density.machine, state)
-        except DivergenceError:
-            return {}
+        log_z = None
+        if is_deep or not self.rows.has_missing:
+            with suppress(DivergenceError):
+                log_z = self.phase().log_partition(density.machine, state)
         if log_z is None:
             return {}
         if is_deep:
@@ -193,13 +193,15 @@ class LikelihoodMonitor(Monitor):
 
     def _log_partition(self, density):
         """Return log Z, a LogPartition; None where it would cost too much, or is of no use."""
-        if not self._has_log_partition(density):
+        n_units = density.machine.n_units
+        if self._is_of_counts(density):
             return None
-        if self.validation is None and max(density.machine.n_units) > _MOST_UNITS:
+        if self.validation is None and (
+            self.rows.has_missing or len(n_units) > 2 or max(n_units) > _MOST_UNITS
+        ):
             return None
         if self.budget is None:
-            n_weights = sum(math.prod(W.shape) for W in density.machine.weights)
-            self.budget = _FREE / n_weights
+            self.budget = _FREE / _n_weights(density.machine)
         self.budget += self.share * self.n_rows
         rows_cost = _FREE_ENERGY * len(self.train)
         found = None
@@ -209,13 +211,6 @@ class LikelihoodMonitor(Monitor):
         found, self.budget = ranks().first((found, self.budget))
         return found
 
-    def _has_log_partition(self, density):
-        """Whether one number, log Z, turns free energies of rows into likelihoods."""
-        if self._is_of_counts(density):
-            return False
-        complete = not self.rows.has_missing and len(density.machine.units) == 2
-        return complete or self.validation is not None
-
     @staticmethod
     def _is_of_counts(density):
         """Whether rows of each total have a log Z of their own."""
@@ -223,13 +218,13 @@ class LikelihoodMonitor(Monitor):
 
     def _independent_units(self, machine):
         """Return the parameters of independent visible units that are like the data."""
-        columns = self.rows.columns_at(self.train[:_FEWER_ROWS], machine.dtype)
+        columns = self.rows.columns_at(self.train[:FEW_ROWS], machine.dtype)
         return machine.units[0].base_theta(machine.thetas[0], columns)
 
     def _some_rows(self):
         """Return some training rows as visible values."""
         most = most_rows(self.rows.X.shape[1])
-        return dense(self.rows.batch(self.train[: min(_FEWER_ROWS, most)])[0])
+        return dense(self.rows.batch(self.train[: min(FEW_ROWS, most)])[0])
 
     # ------------------------------------------------------------------------- the end of a fit
 
@@ -238,8 +233,7 @@ class LikelihoodMonitor(Monitor):
         late, is_last = {}, self.end is not None and machine is self.end[0]
         if self.end is not None and (self.log_z is None or not is_last):
             if self.every_epoch:
-                n_weights = sum(math.prod(W.shape) for W in machine.weights)
-                self.budget = max(self.budget or 0.0, _LAST / n_weights)
+                self.budget = max(self.budget or 0.0, _LAST / _n_weights(machine))
             late = self._measured(machine, state)
             late.pop("tap_log_likelihood", None)
             late = late if is_last else {}  # it belongs to the last epoch
@@ -259,12 +253,6 @@ class LikelihoodMonitor(Monitor):
         """Return what is wrong with a machine at the end of a fit, and its log-likelihood.
 
         Each is None if there is nothing to tell.
-
-        Parameters
-        ----------
-        machine : Machine
-        state : NamedTuple
-            Of the model phase.
         """
         if share_of_zeros(machine.weights) == 1:
             return "All weights are 0, so that the units are independent; lower alpha.", None
@@ -273,17 +261,16 @@ class LikelihoodMonitor(Monitor):
         density = self.density(machine, state)
         (index, log_z), likelihood = self._compared(density), None
         if len(index):
-            weights = self.weights[: len(index)]
             own = self._log_weights(density, index) - log_z.value
             independent = self._independent(density, index)
-            loss, likelihood = independent - own, float(np.average(own, weights=weights))
-            mean = np.average(loss, weights=weights)
-            variance = np.average((loss - mean) ** 2, weights=weights)
-            error = math.hypot(log_z.std, (variance / weights.sum()) ** 0.5)
-            if mean > max(_SURE * error, _LOSS):
+            loss, likelihood = independent - own, self._mean(own)
+            mean = self._mean(loss)
+            variance = self._mean((loss - mean) ** 2) / self.weights[: len(index)].sum()
+            error = math.hypot(log_z.std, variance**0.5)
+            if mean > max(_SURE * error, LOSS):
                 return (
                     f"The log-likelihood of training rows, {likelihood:.4g}, is below that of "
-                    f"independent columns, {np.average(independent, weights=weights):.4g}; use "
+                    f"independent columns, {self._mean(independent):.4g}; use "
                     f"{self._remedies(machine)}."
                 ), likelihood
         found = None if self.has_rate else self._mismatch(machine, state)
@@ -305,13 +292,20 @@ class LikelihoodMonitor(Monitor):
 
     def _compared(self, density):
         """Return which rows are compared with independent units, and log Z."""
+        machine = density.machine
         if self._is_of_counts(density):
-            return self._counts_compared(density.machine)
-        index = self._rows_compared(density)
-        if self.log_z is not None or not self.rows.has_missing:
-            return index if self.log_z is not None else index[:0], self.log_z
-        log_z = self._tracker.estimate(density.machine, math.inf) if len(index) else None
-        return index, log_z
+            if math.prod(machine.weights[0].shape) * _COST_OF_TOTALS > _LAST:
+                return self.train[:0], None
+            index = self.train[:FEW_ROWS]
+            totals = self._values(machine.units[0].totals, index)
+            rng = make_rng(self.seed, np.empty(0))
+            found = length_partitions(machine, rng, totals.max(), _CHAINS_OF_TOTALS)
+            value, std = found.at(totals)
+            return index, LogPartition(value, float(std.mean()))
+        index, log_z = self._rows_compared(density), self.log_z
+        if log_z is None and self.rows.has_missing and len(index):
+            log_z = self._tracker.estimate(machine, math.inf)
+        return index if log_z is not None else index[:0], log_z
 
     def _rows_compared(self, density):
         """Return rows whose likelihoods are known with log Z; few or none with missing values.
@@ -323,16 +317,6 @@ class LikelihoodMonitor(Monitor):
         n_rows = _ANNEALED // math.prod(density.machine.weights[0].shape)
         index = self.train[: min(n_rows, _INCOMPLETE_ROWS)]
         return index if len(index) >= _LEAST_INCOMPLETE else index[:0]
-
-    def _counts_compared(self, machine):
-        """Return which rows of counts are compared, and log Z of their totals."""
-        if math.prod(machine.weights[0].shape) * _COST_OF_TOTALS > _LAST:
-            return self.train[:0], None
-        index = self.train[:_FEWER_ROWS]
-        totals = self._values(machine.units[0].totals, index)
-        rng = make_rng(self.seed, np.empty(0))
-        value, std = length_partitions(machine, rng, totals.max(), _CHAINS_OF_TOTALS).at(totals)
-        return index, LogPartition(value, float(std.mean()))
 
     def _independent(self, density, index):
         """Return log-likelihoods of rows by independent units fitted to the data."""
@@ -359,33 +343,28 @@ class LikelihoodMonitor(Monitor):
         Means and variances along the main directions of the data are compared. The latter are
         sums of pair correlations.
         """
-        if self.log_z is None or self.rows.has_missing or self.rows.has_fractions:
+        is_precise = self.log_z is not None and self.log_z.std <= PRECISE
+        if (
+            not is_precise
+            or self.rows.has_missing
+            or self.rows.has_fractions
+            or not machine.units[0].is_discrete  # short fits of real columns are often far away
+            or not self.phase().samples_model
+            or len(self.train) < _LEAST_ROWS
+            or machine.n_units[0] > _MOST_UNITS
+        ):
             return None
-        if not (
-            machine.units[0].is_discrete and self.phase().samples_model
-        ):  # short fits of real columns are often far away
-            return None
-        if self.log_z.std > 0.5 or len(self.train) < _LEAST_ROWS:
-            return None
-        found = self._tracker.sample() if machine.n_units[0] <= _MOST_COLUMNS else None
+        found = self._tracker.sample()
         if found is None:
             return None
-        (samples, weights), rows = found, self._values(lambda rows: rows, self.train[:_FEWER_ROWS])
-        return moment_mismatch(rows, self.weights[:_FEWER_ROWS], samples, weights)
+        (samples, weights), rows = found, self._values(lambda rows: rows, self.train[:FEW_ROWS])
+        return moment_mismatch(rows, self.weights[:FEW_ROWS], samples, weights)
 
     # ------------------------------------------------------------------------- rows
 
-    def _some_by_weight(self, index, generator):
-        """Return some rows at most, and how often each counts: on average as in the data."""
-        weights = self.rows.weights_of(index)
-        if len(index) <= _ROWS:
-            return index, weights
-        drawn = generator.choice(index, _ROWS, p=weights / weights.sum())
-        return np.unique(drawn, return_counts=True)
-
     def _mean(self, values):
-        """Return the weighted mean of values of the training rows that are measured."""
-        return float(np.average(values, weights=self.weights))
+        """Return the weighted mean of values of training rows, of all that are measured or less."""
+        return float(np.average(values, weights=self.weights[: len(values)]))
 
     def _values(self, function, index):
         """Return the values of a function of visible values, block by block of rows."""
@@ -396,37 +375,25 @@ class LikelihoodMonitor(Monitor):
 def moment_mismatch(rows, counts, samples, weights):
     """Return the largest distance between moments of rows and of samples, None if it is chance.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, n_visible)
-    counts : ndarray of shape (n_rows,)
-        How often each row counts.
-    samples : ndarray of shape (n_samples, n_visible)
-    weights : ndarray of shape (n_samples,)
-        Importance weights, which sum to 1.
-
-    Returns
-    -------
-    float or None
-        In standard deviations of the rows along their main directions.
+    ``counts`` are how often each row counts, and ``weights`` importance weights of the samples,
+    which sum to 1. The distance is in standard deviations of rows along their main directions.
     """
     p = counts / counts.sum()
     centre = p @ rows
     directions, scales = main_directions(np.sqrt(p)[:, None] * (rows - centre), _DIRECTIONS)
     along = [((part - centre) @ directions) / scales for part in (rows, samples)]
-    shares = [p, weights]
     farthest = None
     for power in (1, 2):
-        (a, va), (b, vb) = (
-            _mean_and_variance(x**power, w) for x, w in zip(along, shares, strict=True)
-        )
-        gap, error = np.abs(a - b), np.sqrt(va / counts.sum() + vb * (weights @ weights))
+        a, b = (part**power for part in along)
+        mean, model_mean = p @ a, weights @ b
+        variance, model_variance = p @ (a - mean) ** 2, weights @ (b - model_mean) ** 2
+        gap = np.abs(mean - model_mean)
+        error = np.sqrt(variance / counts.sum() + model_variance * (weights @ weights))
         sure = (gap > _SURE * error) & (gap > _MISMATCH * power)
         if sure.any():
             farthest = max(farthest or 0.0, float(gap[sure].max() / power))
     return farthest
 
 
-def _mean_and_variance(x, weights):
-    mean = weights @ x
-    return mean, weights @ (x - mean) ** 2
+def _n_weights(machine):
+    return sum(math.prod(W.shape) for W in machine.weights)

@@ -5,14 +5,7 @@ import math
 import numpy as np
 from scipy.special import softmax
 
-from ..arrays import (
-    cast,
-    is_on_device,
-    log_sum_exp,
-    make_rng,
-    namespace,
-    to_numpy,
-)
+from ..arrays import cast, is_on_device, log_sum_exp, make_rng, namespace, to_numpy
 from ..inference import (
     Gibbs,
     LogPartition,
@@ -31,9 +24,9 @@ _SPREAD = 0.1  # nats by which log weights should spread in a step
 PRECISE = 0.3  # standard error of log Z above which chains start again
 _SCOUTS, _FIRST_SWEEPS = 64, 10  # chains from data, and their sweeps where others start again
 _EXACT = 12  # most binary units that are summed over
-# Costs in units of the cost of learning from a row: of a step of a chain, of its log weight by
-# another machine, and of a configuration in an exact sum.
-_STEP, _MEASUREMENT, _SUMMAND = 0.7, 0.4, 0.4
+# Costs in units of the cost of learning from a row: of a step of a chain, and of its log weight by
+# another machine or of a configuration in an exact sum.
+_STEP, _WEIGHT = 0.7, 0.4
 _ON_DEVICE = 512  # rows that a step of fewer chains takes as long as, on a device
 
 
@@ -51,37 +44,23 @@ class LogPartitionTracker:
     missed modes that data have: the bound is taken instead, and the standard error is at least the
     difference.
 
-    Parameters
-    ----------
-    base : callable
-        ``base(machine)`` returns the parameters of independent visible units where chains start,
-        which should be like the data.
-    seed : SeedSequence
-    data : callable, default=None
-        ``data()`` returns visible rows of data. None if there are no complete rows.
-
-    Attributes
-    ----------
-    cost : float
-        Of the last call of :meth:`estimate`, in units of the cost of learning from a row.
+    ``base(machine)`` returns the parameters of independent visible units, like the data, where
+    chains start, and ``data()`` visible rows of data, if there are complete ones. ``cost`` is that
+    of the last estimate, in units of the cost of learning from a row.
     """
 
     def __init__(self, base, seed, data=None):
         self.base, self.seed, self.rng, self.cost = base, seed, None, 0.0
         self.data, self._scouts, self._missed = data, None, 0.0
-        self._machine = None  # the one that the chains have come to
-        self._last = None  # the one whose log Z was estimated last, and
-        self._is_by_chains = False  # whether that was by the chains
-        self._n_chains = _CHAINS  # of each run
-        self._n_rows = _RUNS * _CHAINS  # which a step costs
-        self._new_cost = 20 * self._n_rows * _STEP  # of a new start, as far as is known
+        self._machine = None  # the one that the chains have come to; None to start them again
+        self._last = None  # the one whose log Z the chains have given in the last estimate
 
     def estimate(self, machine, budget):
         """Return log Z, a LogPartition, or None if that would cost more than ``budget``."""
-        self.cost, self._is_by_chains, self._last, found = 0.0, False, machine, None
+        given, self.cost, self._last, found = machine, 0.0, None, None
         bits = n_enumerated(machine)
         if bits <= _EXACT:
-            cost = _SUMMAND * 2**bits
+            cost = _WEIGHT * 2**bits
             if cost > budget:
                 return None
             self.cost = cost
@@ -91,19 +70,21 @@ class LogPartitionTracker:
         if self.rng is None:
             self.rng = make_rng(self.seed, machine.weights[0])
             most = most_rows(max(machine.n_units))
-            self._n_chains = int(max(1, min(_CHAINS, most // _RUNS)))
-            self._n_rows = _RUNS * self._n_chains
-            self._new_cost *= self._n_chains / _CHAINS
+            self._n_chains = int(max(1, min(_CHAINS, most // _RUNS)))  # of each run
+            self._n_rows = _RUNS * self._n_chains  # which a step costs
             if is_on_device(machine.weights[0]):
-                self._new_cost *= _ON_DEVICE / self._n_rows
                 self._n_rows = _ON_DEVICE
+            self._new_cost = 20 * self._following  # of a new start, as far as is known
         with np.errstate(over="ignore", invalid="ignore"):
             if self._machine is not None and budget >= self._following + self._scouting(1):
                 found = self._checked(machine, self._followed(machine, budget), 1)
             if found is None and budget - self.cost >= self._new_cost:
                 found = self._restarted(machine, budget - self.cost)
                 found = self._checked(machine, found, _FIRST_SWEEPS)
-        self._is_by_chains = found is not None
+        if found is not None:
+            self._last = given
+            if not found.std <= PRECISE:
+                self._machine = None
         return found
 
     def sample(self):
@@ -111,9 +92,18 @@ class LogPartitionTracker:
 
         None if log Z was not estimated by chains.
         """
-        if not self._is_by_chains:
+        if self._last is None:
             return None
         return to_numpy(self._layers[0]), softmax(to_numpy(self._log_weights))
+
+    def runs(self, machine):
+        """Return log Z of a machine by each of the runs, an ndarray of shape (n_runs,).
+
+        None if the last estimate was that of another machine or not by chains, or if these should
+        restart.
+        """
+        is_good = self._last is machine and self._machine is not None and self._missed == 0
+        return self._log_z_of_runs() if is_good else None
 
     @property
     def _following(self):
@@ -123,7 +113,7 @@ class LogPartitionTracker:
     def _scouting(self, n_sweeps):
         """Return the cost of some sweeps of the chains from data, and of their lower bound."""
         n_rows = self._n_rows * _SCOUTS / (_RUNS * self._n_chains)
-        return 0.0 if self.data is None else n_rows * n_sweeps * (_STEP + 2 * _MEASUREMENT)
+        return 0.0 if self.data is None else n_rows * n_sweeps * (_STEP + 2 * _WEIGHT)
 
     def _checked(self, machine, found, n_sweeps):
         """Return log Z, or its lower bound by chains from data where this is larger."""
@@ -132,14 +122,11 @@ class LogPartitionTracker:
         self.cost += self._scouting(n_sweeps)
         if self._scouts is None:
             rows = cast(self.data(), machine.dtype)
-            self._scouts = Gibbs().state_at(
-                machine, rows[: min(_SCOUTS, rows.shape[0]), :], self.rng
-            )
+            rows = rows[: min(_SCOUTS, rows.shape[0]), :]
+            self._scouts = Gibbs().state_at(machine, rows, self.rng)
         missed = max(0.0, lower_bound(machine, self._swept(machine, n_sweeps)) - found.value)
         self._log_z0, self._missed = self._log_z0 + missed, math.hypot(self._missed, missed)
         std = math.hypot(found.std, self._missed)
-        if not std <= PRECISE:
-            self._machine = None
         return found._replace(value=found.value + missed, std=std)
 
     def _swept(self, machine, n_sweeps):
@@ -151,7 +138,7 @@ class LogPartitionTracker:
     def _followed(self, machine, budget):
         """Return log Z by chains of an earlier machine, None if that would cost too much."""
         most = (budget - self._scouting(1)) / self._following
-        if not self._move(machine, SmallSteps(_SPREAD, most), resample=0.5):
+        if not self._move(machine, SmallSteps(_SPREAD, most)):
             return None
         rows, self._log_weights = resampled_index(self._log_weights, self.rng, 0.5, _RUNS)
         if rows is not None:
@@ -169,31 +156,21 @@ class LogPartitionTracker:
         self._missed = 0.0
         most = (budget - self._scouting(_FIRST_SWEEPS)) / self._following
         steps = SmallSteps(_SPREAD, most)
-        arrived = self._move(machine, steps, resample=0.5)
+        arrived = self._move(machine, steps)
         self._new_cost = self._following * steps.needed + self._scouting(_FIRST_SWEEPS)
         return self._result() if arrived else None
 
-    def _move(self, machine, steps, resample):
+    def _move(self, machine, steps):
         """Bring the chains to a machine; returns False if that takes more steps than allowed."""
-        options = {"resample": resample, "n_groups": _RUNS}
+        options = {"resample": 0.5, "n_groups": _RUNS}
         ends = anneal(machine, self._machine, steps, self._layers, self.rng, **options)
         n_measured = steps.n_measured - steps.n_steps  # a step has the weights of the last one
-        self.cost += self._n_rows * (_STEP * steps.n_steps + _MEASUREMENT * n_measured)
-        if not steps.arrived:
-            self._machine = None
-            return False
-        self._machine, self._layers = machine, ends.layers
-        self._log_weights = self._log_weights + ends.log_weights
-        return True
-
-    def runs(self, machine):
-        """Return log Z of a machine by each of the runs, an ndarray of shape (n_runs,).
-
-        None if the last estimate was that of another machine or not by chains, or if these should
-        restart.
-        """
-        is_good = self._is_by_chains and self._machine is not None and self._missed == 0
-        return self._log_z_of_runs() if is_good and self._last is machine else None
+        self.cost += self._n_rows * (_STEP * steps.n_steps + _WEIGHT * n_measured)
+        self._machine = machine if steps.arrived else None
+        if steps.arrived:
+            self._layers = ends.layers
+            self._log_weights = self._log_weights + ends.log_weights
+        return steps.arrived
 
     def _log_z_of_runs(self):
         weights = namespace(self._log_weights).reshape(self._log_weights, (_RUNS, self._n_chains))
@@ -201,9 +178,10 @@ class LogPartitionTracker:
 
     def _result(self):
         found = of_runs(self._log_z_of_runs())
-        if not found.std <= PRECISE:
-            self._machine = None
-        return found if math.isfinite(found.value) else None
+        if math.isfinite(found.value):
+            return found
+        self._machine = None
+        return None
 
 
 def lower_bound(machine, states):
