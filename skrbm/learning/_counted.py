@@ -25,14 +25,7 @@ _ROUNDS = 10  # of proposed exchanges between neighbours, for each batch
 
 
 class Bridge(NamedTuple):
-    """Further chains, from no draws to as many as chains have.
-
-    Attributes
-    ----------
-    hidden : array of shape (n_bridge, n_hidden)
-    lengths : array of shape (n_bridge,)
-        Numbers of draws.
-    """
+    """Further chains, from no draws to as many as chains have, by their numbers of draws."""
 
     hidden: Any
     lengths: Any
@@ -90,11 +83,7 @@ def _hidden_given(machine, field, lengths, rng):
 def exchanged(lengths, slopes, rng):
     """Return the index of chains whose values come to each chain, by exchanges of neighbours.
 
-    Parameters
-    ----------
-    lengths, slopes : array of shape (n_chains,)
-        D and g of chains whose values h have the weight w(h) exp(D g(h)).
-    rng : Rng
+    ``lengths`` and ``slopes`` are D and g of chains of values h with the weight w(h) exp(D g(h)).
     """
     xp, n = namespace(lengths), lengths.shape[0]
     order = xp.argsort(lengths)  # each time, since chains take the lengths of the batch

@@ -15,29 +15,17 @@ class LabelColumns:
     Sums over all values of the labels are exact: given them and the features, hidden units are
     independent (Larochelle and Bengio 2008).
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_values, n_columns)
-        All values that the labels can have.
-    part : float, default=0.0
-        Weight of log p(y | x) in what is learnt, from 0 to 1; the rest is that of log p(x, y).
+    ``values`` are all values that they can have, of shape (n_values, n_columns). ``part`` is the
+    weight of log p(y | x) in what is learnt, from 0 to 1; the rest is that of log p(x, y).
     """
 
     values: Any
     part: float = 0.0
 
     def log_probabilities(self, machine, X):
-        """Return log p(y | x) for all values y of the labels.
+        """Return log p(y | x) for all values y of the labels, (n_rows, n_values), float64.
 
-        Parameters
-        ----------
-        machine : Machine
-        X : array or sparse matrix of shape (n_rows, n_visible)
-            In whose columns of labels are zeros.
-
-        Returns
-        -------
-        array of shape (n_rows, n_values), float64
+        The columns of labels of X, an array or a sparse matrix, are zeros.
         """
         xp, joint = namespace(machine.weights[0]), []
         for theta, log_label in self._given(machine, X):
@@ -69,15 +57,7 @@ class LabelColumns:
         """Return what moments of the data are compared with, by the weight of log p(y | x).
 
         For log p(y | x) they are those of the same rows, with labels that the machine draws.
-
-        Parameters
-        ----------
-        machine : Machine
-        model : Moments
-            Those of the machine.
-        X : array of shape (n_rows, n_visible)
-        observed : array of shape (n_rows, n_visible), bool, default=None
-            What is known of X; None if all is.
+        ``observed`` is what is known of X; None if all is.
         """
         if not self.part:
             return model

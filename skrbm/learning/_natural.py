@@ -19,24 +19,11 @@ _LEAST_VARIANCE = 1e-5  # of statistics on average; rows that are all equal have
 def natural_difference(machine, data, model, metric, parameters, damping):
     """Return moments whose gradient is the natural gradient: the same rows with other weights.
 
-    Parameters
-    ----------
-    machine : Machine
-    data, model : Moments
-        Those of the data, and of the model.
-    metric : Moments
-        One of both, whose rows the metric is that of; of ``data`` where it is not of rows alone.
-    parameters : NaturalParameters
-        Whose scales the statistics are divided by.
-    damping : float
-        Multiple of the identity that is added to the metric, in units of its trace, or that of
-        rows of data about the same means if it is larger, over the number of rows.
-
-    Returns
-    -------
-    Moments
-        The difference itself if all of it is of equations, as where each row of a batch has missing
-        values.
+    The metric is that of the rows of ``metric``, which is ``data`` or ``model``, or of ``data`` if
+    it is not of rows alone. ``damping`` is the multiple of the identity that is added to it, in
+    units of its trace, or that of rows of data about the same means if it is larger, over the
+    number of rows. A difference that is all of equations, as where each row of a batch has missing
+    values, is returned as it is.
     """
     difference = data - model
     if all(block.pair is not None for block in difference.blocks):  # no rows to take a metric of
@@ -46,23 +33,14 @@ def natural_difference(machine, data, model, metric, parameters, damping):
 
 
 def natural_difference_given(given, X, data, model, damping):
-    """Return moments whose gradient is the natural gradient of p(v | x).
+    """Return moments whose gradient is the natural gradient of p(v | x), for features X.
 
     The metric is the covariance, over the rows of data, of the gradients of single rows: of the
     statistics of a row less those expected given its features. What equations add to the products
-    of rows is not known by row, and counts in the gradient alone.
-
-    Parameters
-    ----------
-    given : Machine
-        With fields for each row.
-    X : array of shape (n_rows, n_features)
-    data, model : Moments
-        Those of the data, and of the machine, whose blocks have a row for each row of X.
-    damping : float
-        Multiple of the identity that is added to the metric, in units of its trace, or of the
-        variance of the statistics of rows of data if it is larger, over the number of rows. The
-        former vanishes faster than the gradient where all rows become certain given X.
+    of rows is not known by row, and counts in the gradient alone. ``damping`` is in units of the
+    trace, or of the variance of the statistics of rows of data if it is larger, over the number of
+    rows: the former vanishes faster than the gradient where all rows become certain given X.
+    ``data`` and ``model`` have blocks with a row for each row of X.
     """
     xp, n, difference = namespace(X), X.shape[0], data - model
     features, rows = 1.0 + X @ X.T, [block._replace(pair=None) for block in difference.blocks]
@@ -98,16 +76,10 @@ def _has_rows(moments):
 
 
 class _Rows:
-    """Rows of a gradient, and those whose statistics are the metric.
+    """Rows of a gradient, and those among them whose statistics are the metric.
 
-    Parameters
-    ----------
-    machine : Machine
-    signed : Moments
-        Moments of the data minus those of the model.
-    metric : Moments
-        Rows with weights that sum to 1, which are among those of ``signed`` with another weight.
-    parameters : NaturalParameters
+    ``signed`` are moments of the data minus those of the model, and ``metric`` has some of their
+    rows with weights that sum to 1.
     """
 
     def __init__(self, machine, signed, metric, parameters):

@@ -42,11 +42,7 @@ _POWERS = 2, 0, 1, 2  # of 1 / values that precision, spike, absolute and skew g
 class MachineGradient(Gradient):
     """Gradient of the log-likelihood by the natural parameters of a machine.
 
-    Parameters
-    ----------
-    machine : Machine
-    moments : Moments
-        Those of the data minus those of the machine.
+    ``moments`` are those of the data minus those of the machine.
     """
 
     def __init__(self, machine, moments):
@@ -88,15 +84,6 @@ class CenteredGradient(Gradient):
     x_{l+1} - m_{l+1} (Melchior, Fischer and Wiskott 2016). It ascends the likelihood as the plain
     gradient does, but does not depend on which state of a binary unit is called 1. After a step,
     :meth:`follow` has to move the fields with the weights, so that mean fields are as they were.
-
-    Parameters
-    ----------
-    gradient : Gradient
-        By natural parameters.
-    machine : Machine
-        Whose parameters these are.
-    offsets : tuple of array of shape (n_units[l],)
-        m_l.
     """
 
     def __init__(self, gradient, machine, offsets):
@@ -140,11 +127,8 @@ def _places_of_fields(machine):
 class NaturalParameters:
     """Learning by the machine's own parameters: weights, and natural parameters of the units.
 
-    Attributes
-    ----------
-    is_natural : bool
-        Whether these are linear in the machine's own parameters, so that gradients can be centred
-        and parameters averaged.
+    ``is_natural`` is whether these are linear in the machine's own parameters, so that gradients
+    can be centred and parameters averaged.
     """
 
     is_natural = True
@@ -165,12 +149,12 @@ class NaturalParameters:
 
     def precisions(self, machine):
         """Return the places of the precisions of unbounded units among the parameters."""
-        places, place = [], len(machine.weights)
-        for unit, theta in zip(machine.units, machine.thetas, strict=True):
-            if theta.precision is not None and unit.bounds[1] == np.inf:
-                places.append(place + 1)
-            place += sum(part is not None for part in theta)
-        return places
+        layers = zip(_places_of_fields(machine), machine.units, machine.thetas, strict=True)
+        return [
+            place + 1
+            for place, unit, theta in layers
+            if theta.precision is not None and unit.bounds[1] == np.inf
+        ]
 
     def scaled(self, l, X):
         """Return rows of deviations of layer ``l`` from a mean, in these coordinates."""
@@ -219,12 +203,9 @@ class CountParameters(NaturalParameters):
 
     Rows of counts have sums D, and hidden biases D c are a part of the weights, W + c 1'.
 
-    Parameters
-    ----------
-    sparsity : float, default=0.0
-        Factor of the cross-entropy between a mean of 0.1 of each hidden unit and the one given the
-        data, whose gradient the biases of centred coordinates follow (Lee, Ekanadham and Ng 2008);
-        times the square of the mean number of words over 100 where this is larger.
+    ``sparsity`` is a factor of the cross-entropy between a mean of 0.1 of each hidden unit and the
+    one given the data, whose gradient the biases of centred coordinates follow (Lee, Ekanadham and
+    Ng 2008); times the square of the mean number of words over 100 where this is larger.
     """
 
     sparsity: float = 0.0
@@ -312,14 +293,11 @@ class StandardParameters(NaturalParameters):
     ----------
     coordinates : Coordinates
         m and the diagonal of A, in the dtype of the machine.
-    has_precision : array of bool of shape (n_visible,), default=None
-        Which columns have a precision of their own that is learnt; None is all.
-    is_constant : array of bool of shape (n_visible,), default=None
-        Which columns are constant in the data, and start with a variance of 1; None is none.
-    root : array of shape (n, n), default=None
-        A of the columns with a precision matrix; None if there are none.
-    columns : ndarray of int of shape (n,), default=None
-        Which columns these are.
+    has_precision, is_constant : array of bool of shape (n_visible,), default=None
+        Which columns have a precision of their own that is learnt, None is all, and which are
+        constant in the data and start with a variance of 1, None is none.
+    root, columns : array of shape (n, n) and ndarray of int of shape (n,), default=None
+        A of the columns with a precision matrix, and which these are; None if there are none.
     prior : float, default=0.0
         Strength of the prior on their precision matrix Q = A' P A, as a part of the rows: prior / 2
         times log det(Q) - q tr(Q), which has its maximum where learning starts, at Q = I / q, is

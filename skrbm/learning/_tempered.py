@@ -23,15 +23,9 @@ _EVERY = 4  # steps after which some samples of one of the rungs are moved, and 
 class Tempered(NamedTuple):
     """State of tempered chains.
 
-    Attributes
-    ----------
-    ladder : Ladder
-        Machines that the training has passed through, and samples of them, which are moved in
-        place.
-    n_steps : int
-        Steps since the last rung.
-    exchange : float or None
-        Mean probability of the last exchanges; None before the first.
+    ``ladder`` has machines that the training has passed through, and samples of them, which are
+    moved in place. ``n_steps`` are those since the last rung, and ``exchange`` is the mean
+    probability of the last exchanges; None before the first.
     """
 
     ladder: Ladder

@@ -13,26 +13,9 @@ from ..machine import Moments
 class Shares:
     """What part of each batch of an epoch this rank has, and the sums over the ranks.
 
-    All ranks have the same number of batches, which they cut from rows of their own.
-
-    Parameters
-    ----------
-    n_rows : int
-        Rows of the epoch on this rank.
-    weight : float
-        How many rows they stand for.
-    batch_size : int
-        Largest number of rows of a batch, on all ranks together.
-
-    Attributes
-    ----------
-    parts : ndarray of shape (n_batches,)
-        They sum to 1 over the ranks.
-
-    Raises
-    ------
-    ValueError
-        On all ranks, if one has fewer rows than there are batches.
+    All ranks have the same number of batches, of ``batch_size`` rows in all at most, which they cut
+    from ``n_rows`` rows of their own that stand for ``weight`` rows. Raises ValueError on all
+    ranks, if one has fewer rows than there are batches.
     """
 
     def __init__(self, n_rows, weight, batch_size):
@@ -45,7 +28,7 @@ class Shares:
             )
         sizes = lengths // n + (np.arange(n)[:, None] < lengths % n)
         counts = sizes * (weights / lengths)
-        self.parts = counts[:, ranks().rank] / counts.sum(axis=1)
+        self.parts = counts[:, ranks().rank] / counts.sum(axis=1)  # which sum to 1 over the ranks
         self.n_steps = 0
 
     def moments(self, machine, difference, data):
@@ -81,19 +64,9 @@ def machine_of_first(machine):
 def row_of_ranks(machine, row, numbers, n_rows):
     """Return a row of the history and other numbers as means over the ranks, by their rows.
 
-    Parameters
-    ----------
-    machine : Machine
-        Which has to be the same on all ranks, to the last bit.
-    row : dict of float
-    numbers : tuple of (float or None, float)
-        A monitored value, and its standard error.
-    n_rows : float
-
-    Raises
-    ------
-    DistributedError
-        On all ranks, if their machines differ, or if a rank has measured other quantities.
+    ``numbers`` are a monitored value, a float or None, and its standard error. Raises
+    DistributedError on all ranks, if their machines differ in a bit, or if a rank has measured
+    other quantities.
     """
     sums = [zlib.crc32(np.ascontiguousarray(to_numpy(leaf))) for leaf in machine.leaves]
     measured = list(row), numbers[0] is None

@@ -18,14 +18,7 @@ _ESS = 0.5  # effective part of the chains below which they are resampled
 
 
 class Weighted(NamedTuple):
-    """Importance weights of chains.
-
-    Attributes
-    ----------
-    log_weights : array of shape (n_chains,), float64
-    energies : array of shape (n_chains,), float64
-        Free energies of the chains under the machine for which the weights hold.
-    """
+    """Importance weights of chains, and their free energies by the machine of these; float64."""
 
     log_weights: Any
     energies: Any
