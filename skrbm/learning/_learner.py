@@ -236,8 +236,7 @@ class MomentLearner(BatchLearner):
         if is_finite is not None:
             self.is_finite = is_finite
         self._shares = self._precisions = None
-        self._replays = True  # as far as is known
-        self._replayed, self._alike = None, (None, None)  # what its steps share
+        self._replayed = self._read = None  # steps that are replayed, and the rate that they read
         self._switched = None  # recipe of training after other chains were found to be better
         self._factor = None  # the rate of the schedule on a device, where recorded steps read it
 
@@ -313,11 +312,12 @@ class MomentLearner(BatchLearner):
     def _switch(self, phase, length):
         """Learn by another phase from now on."""
         self.phase, self.length = phase, length
-        self._replayed, self._alike = None, (None, None)
+        self._replayed = None
 
     def before_epoch(self, training, rate):
         self._record(training, rate)
-        return self.step if self._replayed is None else self._replayed_step
+        is_replayed = self._replayed is not None and self._replayed.works
+        return self._replayed_step if is_replayed else self.step
 
     def after_epoch(self, training):
         if self._replayed is not None:
@@ -402,21 +402,10 @@ class MomentLearner(BatchLearner):
         }, training.machine.has_finite_thetas()
 
     def _take(self, training, slopes, X, rate):
-        """Take a step of the optimizer, and return its length.
+        """Take a step of the optimizer, and return its length: ``rate``, or that of the rule.
 
-        With a rule, some steps are measured by the change of free energies of samples, and
-        shortened where it is too large.
-
-        Parameters
-        ----------
-        training : Training
-            Whose machine is changed.
-        slopes : Gradient
-            Of the log-likelihood by the parameters of the machine.
-        X : array of shape (n_rows, n_visible)
-            The batch.
-        rate : float
-            Learning rate of the schedule; with a rule for the length, the factor on it.
+        The latter is times ``rate``. Some steps are measured by the change of free energies of
+        samples, and shortened where it is too large.
         """
         rule, phase, length, is_measured = self.length, self.phase, rate, False
         if rule is not None:
@@ -475,10 +464,8 @@ class MomentLearner(BatchLearner):
 
     def _record(self, training, rate):
         """Prepare to replay the steps of the next epoch, where that is possible."""
-        if self._replayed is not None and not self._replayed.works:  # nor would another
-            self._replayed, self._replays = None, False
         field = training.machine.thetas[0].field
-        if not (self._replays and can_replay(field)) or ranks().size > 1:
+        if not can_replay(field) or ranks().size > 1:
             return
         read = rate  # what recorded steps keep of the learning rate of the schedule
         if self.length is not None:
@@ -487,11 +474,12 @@ class MomentLearner(BatchLearner):
                 self._factor = xp.zeros((), **{**like(field), "dtype": xp.float64})
             self._factor[...] = rate * training.length_factor  # another one in each epoch
             read = rate > 0
-        if read == self._alike[0] and training.rng is self._alike[1]:
+        before = self._replayed
+        if before is not None and (read == self._read or not before.works):  # nor would another
             return
         from ..arrays._replay import Replayed  # which needs torch
 
-        self._alike = read, training.rng
+        self._read = read
         learning = weakref.ref(self)  # so that recordings end with the fit, not by a collection
 
         def stepped(state, index):
@@ -499,24 +487,15 @@ class MomentLearner(BatchLearner):
             report, is_finite = learning().step(training, index, rate)
             return training.stepped, report | {"is_finite": is_finite}
 
-        self._replayed = Replayed(stepped, training.rng, before=self._replayed)
+        self._replayed = Replayed(stepped, training.rng, before=before)
 
     def _replayed_step(self, training, index, rate):
-        key = self.kind_of_step(training)
+        state, key = training.length_state, ()  # which tells steps with other operations
+        if self.length is not None:
+            is_steady = state is not None and self.length.is_steady(state)
+            key = (self.length.measures(state),) if is_steady else None  # and is not replayed
         training.stepped, report = self._replayed(key, training.stepped, index)
         return report, report.pop("is_finite")
-
-    def kind_of_step(self, training):
-        """Return what tells the next step from steps with other operations, None if nothing does.
-
-        A step of no kind is never replayed.
-        """
-        state = training.length_state
-        if self.length is None:
-            return ()
-        if state is None or not self.length.is_steady(state):
-            return None
-        return (self.length.measures(state),)
 
 
 def _for_equal_totals(machine, rows, change):

@@ -157,12 +157,14 @@ def test_divergence_in_a_replay_leaves_the_last_good_parameters(monkeypatch):
     assert_same(found[0][0], found[1][0])
 
 
+@pytest.mark.parametrize("learning_rate", [0.1, "auto"])
 @pytest.mark.parametrize(
     "params", [{"inference": Gibbs(start="tempered")}, {"hidden": "truncated_gaussian"}], ids=str
 )
-def test_steps_that_read_numbers_are_taken_one_by_one(monkeypatch, params):
+def test_steps_that_read_numbers_are_taken_one_by_one(monkeypatch, params, learning_rate):
     X = rows()
-    estimator = small(RBM, learning_rate=0.1, n_iter=4, schedule="linear", **params)
+    options = {"learning_rate": learning_rate, "n_iter": 4, "schedule": "linear"}
+    estimator = small(RBM, **options, **params)
     plain = learn(clone(estimator), X)
     with recorded_on_the_processor(monkeypatch) as graphs:
         replayed = learn(clone(estimator), X)
