@@ -8,18 +8,19 @@ from typing import Any, NamedTuple
 from .._ranks import ranks
 from ..arrays import namespace, number
 
-# Largest divergence of a step in nats, at least and for each column, and largest length in
-# coordinates in which units have deviations of about 1 (doc/benchmarks.rst).
-_BITS = 10.0, 0.075, 3.0
-_REAL = 0.0, 0.15, 3.0
-_INTERVAL = 0.0, 0.15, 1.0  # rare values lie far out
+# Largest divergence of a step in nats for each column, of numbers and of bits, and the least of
+# bits; and largest length in coordinates in which units have deviations of about 1, but of numbers
+# with two bounds, whose rare values lie far out (doc/benchmarks.rst).
+_NUMBERS, _BITS, _LEAST = 0.15, 0.075, 10.0
+_CAP, _CAP_OF_INTERVALS = 3.0, 1.0
 # Bounds of the divergence of counts of draws, whose columns are one site; between them it is one
 # nat for each column. Free energies of long rows grow within a few steps, so that each step is
 # measured.
 _DRAWS = 100.0, 1000.0
-_FIRST_STEPS = 10  # all of them are measured, since the first length is a guess
+# The first steps are all measured, since the first length is a guess. Over as many measurements
+# goes the running mean.
+_FIRST_STEPS = 10
 _GROWTH = 1.5  # largest factor on the length by a measurement
-_MEMORY = 0.1  # weight of a new measurement in the running mean
 _CAP_OF_SOLUTIONS = 10.0  # length of steps of bits by fixed points
 # Part of the values that are known, below which steps become no shorter and epochs no more.
 LEAST_KNOWN = 0.2
@@ -27,16 +28,11 @@ _FIRST_RATE = 0.05  # length of the first step, unless that diverges too far
 
 
 class LengthState(NamedTuple):
-    """What is known of the length of steps.
+    """What is known of the length of steps, floats or arrays of no dimensions.
 
-    Attributes
-    ----------
-    rate : float or array of no dimensions
-        Length of the next step, before the factor of the schedule.
-    deviation : float or array of no dimensions
-        Running geometric mean of the standard deviation of the change of free energies by a step
-        of length 1, in nats.
-    n_steps : int
+    ``rate`` is the length of the next step, before the factor of the schedule, and ``deviation``
+    the running geometric mean of the standard deviation of the change of free energies by a step of
+    length 1, in nats.
     """
 
     rate: Any
@@ -77,20 +73,17 @@ class StepLength:
         unit, scale = units[0], bit_length(units)
         if not unit.has_bits and n_columns > 1 and len(unit.groups(n_columns)) == 1:
             least, most = _DRAWS
-            return cls(min(max(least, n_columns), most), _REAL[2], every=1)
+            return cls(min(max(least, n_columns), most), _CAP, every=1)
         if math.isfinite(scale):
-            least, column, cap = _BITS
-        else:
-            least, column, cap = _INTERVAL if unit.bounds[1] < math.inf else _REAL
-        return cls(max(least, column * n_columns), cap * min(1.0, scale))
+            return cls(max(_LEAST, _BITS * n_columns), _CAP * min(1.0, scale))
+        return cls(_NUMBERS * n_columns, _CAP if unit.bounds[1] == math.inf else _CAP_OF_INTERVALS)
 
     @classmethod
     def of_solutions(cls, units, n_columns):
         """Return the rule for learning from fixed points, whose moments have little noise."""
-        _, column, _ = _REAL
         scale = max(map(bit_length, pairwise(units)))
         # Without a cap for bits nothing would limit steps where nearly all columns are constant.
-        return cls(column * n_columns, _CAP_OF_SOLUTIONS * scale if scale < math.inf else 1.0)
+        return cls(_NUMBERS * n_columns, _CAP_OF_SOLUTIONS * scale if scale < math.inf else 1.0)
 
     def of_known(self, share):
         """Return the rule for rows of which a share of the values is known.
@@ -110,7 +103,7 @@ class StepLength:
 
     def is_steady(self, state):
         """Whether the steps from now on differ in nothing but whether they are measured."""
-        return state.n_steps >= max(_FIRST_STEPS, 1 / _MEMORY)
+        return state.n_steps >= _FIRST_STEPS
 
     def next(self, state, change, length, weights=None):
         """Return the state after a measured step, and the part of this step that is allowed.
@@ -142,7 +135,7 @@ class StepLength:
         finite = xp.isfinite(deviation)
         tells = finite & (deviation > 0) & (length > 0)
         latest = xp.where(tells, deviation, one) / xp.where(tells, length, one)
-        memory = max(_MEMORY, 1 / (1 + state.n_steps))
+        memory = 1 / min(_FIRST_STEPS, 1 + state.n_steps)
         mean = one * state.deviation * (latest / state.deviation) ** memory
         longest = math.sqrt(2 * self.divergence)
         rate = xp.minimum(longest / xp.maximum(mean, latest), self.cap * one)
