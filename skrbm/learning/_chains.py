@@ -28,14 +28,7 @@ from ..inference import (
     last_visible,
     sample,
 )
-from ..machine import (
-    Block,
-    Moments,
-    condition,
-    data_moments,
-    may_lack_integral,
-    uncoupled,
-)
+from ..machine import Block, Moments, condition, data_moments, may_lack_integral, uncoupled
 from ._length import StepLength
 from ._model_phase import ModelPhase
 

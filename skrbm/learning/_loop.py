@@ -276,8 +276,13 @@ class Trainer:
                     self._end(training, chosen)
                     raise
         if self.ended in ("stopped", "callback"):
-            is_last = chosen[0] is kept[0]
-            note = self._of_early_end(training.n_epochs, training.n_epochs if is_last else best)
+            note = f"stopped by a callback after epoch {training.n_epochs}"
+            if self.ended == "stopped":
+                published = training.n_epochs if chosen[0] is kept[0] else best
+                note = (
+                    f"stopped early after epoch {training.n_epochs}, since validation rows showed "
+                    f"no improvement; the parameters are those of epoch {published}"
+                )
             self.record({}, adds=False, note=note)
         late = self.monitor.conclude(*chosen)
         if late:
@@ -286,15 +291,6 @@ class Trainer:
         if self.own is not None:
             shown["_checkpoint"] = lambda: (self.data["estimator"], Progress(own=self.own()))
         self.context.call_on_fit_task_end(**self.data, reconstruction_attributes=lambda: shown)
-
-    def _of_early_end(self, n_epochs, published):
-        """Return why a fit has ended before its last epoch, and which parameters it has."""
-        if self.ended == "callback":
-            return f"stopped by a callback after epoch {n_epochs}"
-        return (
-            f"stopped early after epoch {n_epochs}, since validation rows showed no improvement; "
-            f"the parameters are those of epoch {published}"
-        )
 
     def _is_before_end(self, epoch):
         return self.n_iter is None or epoch < self.n_iter

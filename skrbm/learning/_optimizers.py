@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 from .._checks import check_number, look_up, unwritten
 from .._params import HyperParameters
 from .._schedules import SCHEDULES
-from ..arrays import cast, is_foreign, like, namespace
+from ..arrays import cast, like, namespace
 from ._natural import natural_difference, natural_difference_given
 from ._penalties import PENALTIES, share_of_zeros
 
@@ -66,7 +66,7 @@ class ArrayGradient(Gradient):
 
     def add(self, targets, rate, keep=1.0):
         for i, (target, slope) in enumerate(zip(targets, self._arrays, strict=True)):
-            if (is_foreign(keep) or keep != 1) and i < self.n_penalised:
+            if i < self.n_penalised:
                 target *= keep
             target += rate * slope
 
@@ -276,16 +276,12 @@ class SGD(Penalised):
         """Take one step; the parameters are written in place. Returns the new velocity."""
         if self.max_grad_norm is not None:
             gradient = clipped(gradient, parameters, self.max_grad_norm)
-        targets = parameters
-        if velocity is not None:
-            targets = velocity
-            for target in targets:
-                target *= self.momentum
-        keep = 1.0
-        if self.shrinkage and velocity is None:
-            keep = 1.0 - rate * self.shrinkage  # a factor in the product, which costs nothing
-        gradient.add(targets, rate, keep)
-        if velocity is not None:
+        if velocity is None:  # the penalty is a factor in the product, which costs nothing
+            gradient.add(parameters, rate, 1.0 - rate * self.shrinkage if self.shrinkage else 1.0)
+        else:
+            for step in velocity:
+                step *= self.momentum
+            gradient.add(velocity, rate)
             for i, (part, step) in enumerate(zip(parameters, velocity, strict=True)):
                 if self.shrinkage and i < gradient.n_penalised:
                     step -= (rate * self.shrinkage) * part
