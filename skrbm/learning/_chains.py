@@ -35,6 +35,7 @@ from ._model_phase import ModelPhase
 COMPLETION = 5  # sweeps that draw missing values given the observed ones
 _ANNEALED = 100  # fewest chains that are annealed together: resampling among few is biased
 FEW_ROWS = 256  # of data, which stand for them where values of all would take much memory or time
+BURN_IN = 30  # sweeps of a machine before its samples, where chains come from another one
 N_SWEEPS = 50  # over which the autocorrelation of chains is measured
 _WIDE = 2**17  # columns, above which batches and chains have at most _MOST_VALUES values
 _MOST_VALUES = 2**23
@@ -54,10 +55,6 @@ class Noise(NamedTuple):
 
     mean: Any
     scale: Any
-
-    def draw(self, rng, n):
-        """Return ``n`` rows of noise."""
-        return self.mean + self.scale * rng.normal((n, self.mean.shape[0]))
 
 
 class Run(NamedTuple):
@@ -116,7 +113,9 @@ class ChainPhase(ModelPhase):
 
     def noise_rows(self, machine, rng, n):
         """Return ``n`` rows of noise, where chains start or annealing does."""
-        return draw_visible(machine, rng, n) if self.noise is None else self.noise.draw(rng, n)
+        if self.noise is None:
+            return draw_visible(machine, rng, n)
+        return self.noise.mean + self.noise.scale * rng.normal((n, machine.n_units[0]))
 
     def chains_at(self, machine, sampler, rows, n_steps, rng):
         """Return the chains of a run of ``n_steps`` that starts at rows of noise."""
@@ -141,17 +140,16 @@ class ChainPhase(ModelPhase):
         return self.sampler.resumed(machine, state.chains)
 
     def phases(self, machine, state, X, rng):
-        state = self.reviewed(machine, state, rng)
-        counts_last_step = self._n_left_out == self.sampler.n_steps - 1
-        if counts_last_step and self.gradient == "marginal":
-            shared = self._shared_phases
-            if shared is not None and self.sampler.ends_with_hidden_draw(machine):
-                return shared(machine, state, X, rng)
-        if self.gradient == "marginal":
+        state, is_marginal = self.reviewed(machine, state, rng), self.gradient == "marginal"
+        n_steps, n_left_out = self.sampler.n_steps, self._n_left_out
+        can_share = self._shared_phases is not None and self.sampler.ends_with_hidden_draw(machine)
+        if is_marginal and can_share and n_left_out == n_steps - 1:
+            return self._shared_phases(machine, state, X, rng)
+        if is_marginal:
             data = data_moments(machine, X)
         else:
             data = _drawn_moments(X, machine.units[1].sample(condition(machine, X), rng))
-        rates, model, n_left_out = [], None, self._n_left_out
+        rates, model = [], None
 
         def count(step, state, info):
             nonlocal model
@@ -165,7 +163,7 @@ class ChainPhase(ModelPhase):
             else:
                 model = (model.reduced(machine) if model.blocks else model).increased(machine, now)
 
-        chains, n_steps = self._chains(machine, state, X, rng), self.sampler.n_steps
+        chains = self._chains(machine, state, X, rng)
         chains = sample(self.sampler, machine, chains, rng, n_steps, callback=count)
         rates = [number(namespace(rate).mean(rate)) for rate in rates]
         acceptance = sum(rates) / len(rates) if rates else None
@@ -190,10 +188,9 @@ class ChainPhase(ModelPhase):
     def _shared_phases(self, machine, state, X, rng):
         """Return the phases of block Gibbs sampling, with one product for both.
 
-        Data rows and chain rows are one block, with other weights for data and for the machine. So
-        they share the product with the weights, and their difference is one product too. The last
-        draw of the hidden units is left out of the run, since its conditional is what the moments
-        are made of.
+        Data rows and chain rows are one block, with other weights for data and for the machine, and
+        their difference is one product too. The last draw of the hidden units is left out of the
+        run, since its conditional is what the moments are made of.
         """
         chains = state.chains
         n, m = X.shape[0], chains.layers[0].shape[0]
@@ -257,6 +254,16 @@ class ChainPhase(ModelPhase):
         return autocorrelation_between(
             to_numpy(self.visible(state)), to_numpy(ends.layers[0]), to_numpy(rows)
         )
+
+
+@dataclass(frozen=True)
+class FollowingPhase(ChainPhase):
+    """Persistent chains that are compared with each other as the machine moves."""
+
+    for_ranks = False
+    one_hidden_layer = True  # or there is no formula for the free energies by which they compare
+    divergence = 0.1  # nats, of a step after which they still can
+    n_by_default = 400  # fewer may all come to be in one mode
 
 
 @dataclass(frozen=True)

@@ -249,16 +249,15 @@ class CenteredCounts(ArrayGradient):
     What D c moves is the same for all words, and so changes no distribution.
     """
 
+    places = (1,)  # of the fields of the words
+    follow = CenteredGradient.follow
+
     def __init__(self, arrays, hidden):
         super().__init__(arrays, 1)
         self._hidden = hidden
 
     def mean_fields(self, parameters):
-        return self._hidden @ parameters[0]
-
-    def follow(self, parameters, before):
-        field = parameters[1]
-        field -= self.mean_fields(parameters) - before
+        return [self._hidden @ parameters[0]]
 
 
 class ZeroSumParameters(NaturalParameters):
@@ -364,8 +363,7 @@ class StandardParameters(NaturalParameters):
         """Return x times a diagonal, or times a matrix in the columns with a precision matrix."""
         if self.root is None:
             return x * scale
-        own = self._own(x) @ matrix
-        return own if self._rest is None else self._joined(x * scale, own)
+        return self._joined(x * scale, self._own(x) @ matrix)
 
     def _inward(self, x):
         """Return what is a field or weights in z, for such in v."""
@@ -421,19 +419,15 @@ class StandardParameters(NaturalParameters):
             joint = joint + 0.5 * (outer + outer.T)
             joint = self._inverse[0] @ joint @ self._inverse[1]
             if self.prior:
-                joint = joint + self._slope_of_prior(machine.thetas[0].joint)
+                R = inverse_factor(self.root.T @ machine.thetas[0].joint @ self.root)
+                one = namespace(R).eye(R.shape[0], **like(R))
+                joint = joint + (0.5 * self.prior) * (R.T @ R - self._narrow * one)
         own = Theta(slope, precision, *own[2:])
         own = self._scaled(own, 1 / scale, self._slopes(slope), joint)
         W, *others = slopes.pairs()
         W = self._slopes(W - hidden.field[:, None] * mean)
         slopes.slopes[0] = own
         return ArrayGradient((W, *others, *slopes.own()), slopes.n_penalised, slopes.units)
-
-    def _slope_of_prior(self, joint):
-        """Return the gradient of the log prior by the precision matrix in z."""
-        R = inverse_factor(self.root.T @ joint @ self.root)
-        one = namespace(R).eye(R.shape[0], **like(R))
-        return (0.5 * self.prior) * (R.T @ R - self._narrow * one)
 
     def machine(self, machine, parameters):
         """Return the machine with given parameters in the coordinates of learning."""

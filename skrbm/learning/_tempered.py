@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from ..arrays import last_rows, namespace
 from ..inference import Ladder, collected, gains_of, ladder_of, renewed, resampled
-from ._chains import ChainPhase, noisy_base
+from ._chains import BURN_IN, FollowingPhase, noisy_base
 
 _NEW_RUNG = 0.3  # acceptance below which the present machine becomes a rung
-_BURN_IN, _SPACING = 30, 4  # sweeps at a new rung before its samples, and between them
+_SPACING = 4  # sweeps between samples of a new rung
 # Samples of a rung, of fewer than that many numbers, and how many times as many a new rung has:
 # chains learn the shares of modes from them.
 _KEPT, _NUMBERS, _NEW = 1000, 2**24, 3
@@ -34,14 +34,10 @@ class Tempered(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TemperedPhase(ChainPhase):
+class TemperedPhase(FollowingPhase):
     """Persistent chains after exchanges with samples of earlier machines of the training."""
 
     start = "tempered"
-    for_ranks = False  # rungs are made of machines that all chains have come to together
-    one_hidden_layer = True  # or there is no formula for the free energies that exchanges need
-    divergence = 0.1  # nats, of a step after which samples of the last rung are still exchanged
-    n_by_default = 400  # fewer may all be in one mode when they become a rung
 
     @property
     def remedies(self):
@@ -50,7 +46,7 @@ class TemperedPhase(ChainPhase):
     def _first(self, machine, rng, n):
         """Return rows of the last rung of a ladder that is found by annealing, and the state."""
         base = None if self.noise is None else noisy_base(machine, self.noise).thetas[0]
-        options = {"n_samples": _n_samples(n, machine), "n_sweeps": _BURN_IN}
+        options = {"n_samples": _n_samples(n, machine), "n_sweeps": BURN_IN}
         ladder = ladder_of(machine.copy(), rng, visible=base, **options)
         return ladder.last(n, rng), Tempered(ladder)
 
@@ -71,7 +67,7 @@ class TemperedPhase(ChainPhase):
             rung = machine.copy()
             found = namespace(rows).take(drawn, rng.permutation(drawn.shape[0])[:n], axis=0)
             n_kept = _n_samples(n, machine)
-            found = collected(rung, found, ladder, rng, _BURN_IN, _NEW * n_kept // n, _SPACING)
+            found = collected(rung, found, ladder, rng, BURN_IN, _NEW * n_kept // n, _SPACING)
             ladder = ladder.extended(rung, found, n_kept, _NEW_RUNG)
             tempered = tempered._replace(ladder=ladder, n_steps=0)
             moved = last_rows(ladder.samples[-1], n)

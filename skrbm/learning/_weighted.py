@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 from ..arrays import cast, cumulative_sum, like, namespace, take_rows
 from ..inference import sample
 from ..machine import condition, precise_free_energy
-from ._chains import ChainPhase
+from ._chains import BURN_IN, FollowingPhase
 
-_BURN_IN = 30  # sweeps of the first machine, whose couplings are weak
 _ESS = 0.5  # effective part of the chains below which they are resampled
 
 
@@ -25,14 +24,10 @@ class Weighted(NamedTuple):
 
 
 @dataclass(frozen=True)
-class WeightedPhase(ChainPhase):
+class WeightedPhase(FollowingPhase):
     """Persistent chains with importance weights, which track the machine where they do not mix."""
 
     start = "weighted"
-    for_ranks = False  # resampling is among all chains
-    one_hidden_layer = True  # or there is no formula for the free energies behind the weights
-    divergence = 0.1  # nats, of a step that importance weights can follow
-    n_by_default = 400  # of which half may be lost before they are resampled
 
     @property
     def remedies(self):
@@ -42,7 +37,7 @@ class WeightedPhase(ChainPhase):
     def _first(self, machine, rng, n):
         rows = self.noise_rows(machine, rng, n)
         chains = self.sampler.state_at(machine, rows, rng)
-        rows = sample(self.sampler, machine, chains, rng, _BURN_IN).layers[0]
+        rows = sample(self.sampler, machine, chains, rng, BURN_IN).layers[0]
         energies = _energies(machine, rows, condition(machine, rows))
         return rows, Weighted(0.0 * energies, energies)
 
