@@ -284,6 +284,18 @@ def test_wrong_shares_of_modes_give_a_warning(no_sums, share, n, warns):
             watch.conclude(machine, state)
 
 
+def test_incomplete_rows_are_not_compared_without_log_z(monkeypatch):
+    """Where chains have found no finite one."""
+    machine = make(REAL)
+    X = data(machine)
+    X[::2, 0] = np.nan
+    watch, _ = monitor(machine, X, held_out=False)
+    watch.measure(machine, None)
+    assert watch.warning(machine, None)[1] is not None
+    monkeypatch.setattr(watch._tracker, "estimate", lambda machine, budget: None)
+    assert watch.warning(machine, None) == (None, None)
+
+
 @pytest.mark.parametrize("above, std, warns", [(5.0, 0.1, True), (5.0, 2.0, False), (-1, 0, False)])
 def test_the_end_is_compared_with_independent_units(above, std, warns, monkeypatch):
     """Where log Z is so many nats above that of independent units, with a standard error."""
