@@ -1,6 +1,5 @@
 """Training: model phases, optimizers, step length, early stopping and the loop over epochs."""
 
-from ._average import Average
 from ._chains import (
     GRADIENTS,
     N_SWEEPS,
@@ -18,7 +17,7 @@ from ._labels import LabelColumns
 from ._learner import CORRELATED, BatchLearner, MomentLearner, check_integral
 from ._length import LEAST_KNOWN, StepLength
 from ._likelihood import LikelihoodMonitor
-from ._loop import Monitor, NoTask, Trainer, recorder
+from ._loop import Monitor, Trainer, recorder
 from ._model_phase import ModelPhase
 from ._optimizers import (
     OPTIMIZERS,
@@ -32,12 +31,10 @@ from ._optimizers import (
 from ._parameters import (
     NATURAL,
     ZERO_SUM,
-    CenteredGradient,
     CountParameters,
     MachineGradient,
     NaturalParameters,
     StandardParameters,
-    ZeroSumParameters,
 )
 from ._penalties import PENALTIES
 from ._seen import SeenPhase

@@ -45,5 +45,5 @@ class EarlyStopping(HyperParameters):
         if not given:
             return None
         rule = plain(given) if isinstance(given, cls) else cls()
-        usual = {"patience": max(_LEAST, int(_SHARE * n_iter)), "tol": tol}
-        return replace(rule, **{k: v for k, v in usual.items() if getattr(rule, k) is None})
+        patience = max(_LEAST, int(_SHARE * n_iter)) if rule.patience is None else rule.patience
+        return replace(rule, patience=patience, tol=tol if rule.tol is None else rule.tol)

@@ -275,9 +275,8 @@ class MomentLearner(BatchLearner):
         """Learn from the first machine with the other phases, and keep the best machine of all.
 
         Chains that do not mix may have the wrong share of a cluster, and so has the machine then.
-        But each remedy has its limits: exchanges and importance weights need short steps, which
-        learn less of many parameters; modes that are far apart may lose their exchanges, and the
-        errors of weights add up if there are many modes.
+        But exchanges and importance weights need short steps, which learn less of many parameters,
+        and both may fail where there are many modes, far apart.
         """
         rng, parameters = training.rng, self.parameters.of(first)
         best = self.phase, self.length, None
@@ -372,15 +371,14 @@ class MomentLearner(BatchLearner):
 
     def step(self, training, index, rate):
         phase, machine, rng = self.phase, training.machine, training.rng
+        state = training.phase_state
         X, observed = self.rows.batch(index)
         if self.sample_values:
             X = cast(rng.uniform(X.shape) < X, X.dtype)
         if observed is None:
-            state, data, model = phase.phases(machine, training.phase_state, X, rng)
+            state, data, model = phase.phases(machine, state, X, rng)
         else:
-            state, data, model = phase.incomplete_phases(
-                machine, training.phase_state, X, observed, rng
-            )
+            state, data, model = phase.incomplete_phases(machine, state, X, observed, rng)
         training.phase_state = state
         if self.labels is not None:
             model = self.labels.mixed(machine, model, X, observed)
@@ -396,10 +394,8 @@ class MomentLearner(BatchLearner):
             training.offsets = tuple(means)
         slopes = self.parameters.gradient(machine, difference)
         length = self._take(training, slopes, X, rate)
-        return {
-            "learning_rate": length,
-            **phase.report(state),
-        }, training.machine.has_finite_thetas()
+        report = {"learning_rate": length} | phase.report(state)
+        return report, training.machine.has_finite_thetas()
 
     def _take(self, training, slopes, X, rate):
         """Take a step of the optimizer, and return its length: ``rate``, or that of the rule.

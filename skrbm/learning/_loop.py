@@ -80,12 +80,8 @@ class Monitor:
     def chosen(self, last, ended):
         """Return which parameters are published: the last, or those that were remembered.
 
-        Parameters
-        ----------
-        last : tuple
-            Machine and state of the last complete epoch.
-        ended : {"interrupted", "callback", "stopped", "n_iter"} or None
-            Why training has ended; None if it has not.
+        ``last`` are the machine and the state of the last complete epoch, and ``ended`` is why
+        training has ended, as in :class:`Trainer`; None if it has not.
         """
         is_complete = ended in ("stopped", "n_iter")
         return self.kept if is_complete and self.kept is not None else last

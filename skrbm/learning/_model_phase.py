@@ -54,16 +54,9 @@ class ModelPhase:
     def incomplete_phases(self, machine, state, X, observed, rng):
         """Return what :meth:`phases` does for a batch of which visible units are missing.
 
-        The moments of the data are then expected ones, given what is observed.
-
-        Parameters
-        ----------
-        machine : Machine
-        state : NamedTuple
-        X : array of shape (n_rows, n_visible)
-            Missing entries are any numbers, such as the means of their columns.
-        observed : array of shape (n_rows, n_visible), bool
-        rng : Rng
+        The moments of the data are then expected ones, given what is observed. ``observed`` is an
+        array of bool of the shape of X, whose missing entries are any numbers, such as the means of
+        their columns.
         """
         raise ValueError(f"{type(self).__name__} takes complete rows, without missing values")
 

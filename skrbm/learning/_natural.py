@@ -6,7 +6,7 @@ statistics of the samples (Woodbury). So it is an ordinary gradient with other w
 of the model, and an N x N system gives these weights.
 """
 
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from ..arrays import cast, dense, like, namespace, solve_positive
 from ..machine import Moments
@@ -64,7 +64,7 @@ def natural_difference_given(given, X, data, model, damping):
             along = left * xp.sum((block.means[1] @ rest) * block.means[0], axis=1)
             slopes = slopes + cast(along, K.dtype)
         matrices = ((0, rest * cast(1 / shift, rest.dtype)),)
-    taken = solve_positive(K + shift * (1 + _JITTER) * xp.eye(n, **like(K)), slopes)
+    taken = solve_positive(K + shift * xp.eye(n, **like(K)), slopes)
     weights = cast((ones - taken) / shift, X.dtype)
     blocks = tuple(block._replace(weight=_per_row(block) * weights) for block in rows)
     return Moments(blocks, matrices)
@@ -101,14 +101,12 @@ class _Rows:
         self.parameters, self.scaled = parameters, parameters.scaled
         self.centred = [self.scaled(l, means[l] - self.offsets[l]) for l in layers]
         self.further = [self._further(l) for l in layers]
-        none = self.blocks[0]._replace(
-            weight=0 * weights[0]
-        )  # zeros where others have matrices alone
-        rest = Moments((*others, none), signed.matrices, signed.sums)
-        self.rest = rest if others or signed.matrices or signed.sums else None
+        others.append(self.blocks[0]._replace(weight=0 * weights[0]))  # for sums that are missing
+        rest = Moments(tuple(others), signed.matrices, signed.sums)
+        self.rest = None if _has_rows(signed) else rest
 
     def _further(self, l):
-        """Return row statistics of a layer besides the values, each of shape (n_rows, n_units)."""
+        """Return centred row statistics of a layer besides the values, and their means."""
         unit, theta, found = self.machine.units[l], self.machine.thetas[l], []
         kept = [i for i, part in enumerate(theta[:5]) if i > 0 and part is not None]
         if not kept:
@@ -120,7 +118,7 @@ class _Rows:
             rows = unit.without_joint().statistics(*own)
             found.append(self.parameters.scaled_statistics(l, rows))
         parts = [xp.concat([rows[i] for rows in found]) for i in kept]
-        return [(i, part, self.p @ part) for i, part in zip(kept, parts, strict=True)]
+        return [(i, x - self.p @ x, self.p @ x) for i, x in zip(kept, parts, strict=True)]
 
     def gram(self):
         """Return inner products of the statistics of all rows.
@@ -128,12 +126,9 @@ class _Rows:
         Those of the left side are centred over the metric's rows, and then those of both sides.
         """
         products = [centred @ centred.T for centred in self.centred]
-        total = sum(products)
-        for l in range(len(products) - 1):
-            total = total + products[l] * products[l + 1]
-        for parts in self.further:
-            for _, part, mean in parts:
-                total = total + (part - mean) @ (part - mean).T
+        total = sum(products) + sum(below * above for below, above in pairwise(products))
+        for _, part, _ in chain(*self.further):
+            total = total + part @ part.T
         for l, unit in enumerate(self.machine.units):
             if unit.is_joint:  # products of pairs of columns
                 rows = self.parameters.joint_rows(unit, self.means[l])
@@ -176,7 +171,7 @@ class _Rows:
             along = along + rows @ self.scaled(l, centred[l][None, :])[0, :]
             sums_of_rows = self.parameters.scaled_statistics(l, sums[l])
             for i, part, mean in self.further[l]:
-                along = along + (part - mean) @ (sums_of_rows[i] - total * mean)
+                along = along + part @ (sums_of_rows[i] - total * mean)
         for l in range(len(self.centred) - 1):
             below, above = self.offsets[l], self.offsets[l + 1][:, None]
             M = matrices[l] - above * centred[l] - centred[l + 1][:, None] * below

@@ -167,8 +167,7 @@ class Penalised(Optimizer):
         """Return the optimizer with "auto" alpha: that of a normal prior distribution of weights.
 
         Its precision grows with the number of columns, so that the field of a hidden unit has a
-        bounded variance. Where there are few rows for the columns it is up to four times as large,
-        but not above 12 by that.
+        bounded variance, and is larger where there are few rows for the columns.
         """
         if self.alpha != "auto":
             return self

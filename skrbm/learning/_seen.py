@@ -45,12 +45,7 @@ class SeenPhase(ModelPhase):
     Each row has a machine of its own, with shared parameters, as in Salakhutdinov, Mnih and Hinton
     (2007). Its visible units are Gaussian, with one precision, and its chain starts at the row and
     makes one sweep. No unit without an entry is touched, so that a batch costs as much as it has
-    entries.
-
-    Parameters
-    ----------
-    n_seen : float
-        Mean number of entries of a row, of which the length of steps depends.
+    entries. The length of steps depends on ``n_seen``, the mean number of entries of a row.
     """
 
     n_seen: float

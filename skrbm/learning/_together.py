@@ -83,16 +83,12 @@ def row_of_ranks(machine, row, numbers, n_rows):
                 f"rank {rank} has measured {all_measured[rank][0]} and rank 0 {all_measured[0][0]}"
             )
     weights = np.array(weights) / np.sum(weights)
-    row = {
-        name: _mean(column, weights)
-        for name, column in zip(row, zip(*values, strict=True), strict=True)
-    }
+
+    def mean(values):  # which is exact where they are equal
+        same = all(value == values[0] for value in values)
+        return values[0] if same else float(np.dot(weights, values))
+
+    row = dict(zip(row, map(mean, zip(*values, strict=True)), strict=True))
     values, errors = zip(*numbers, strict=True)
-    value = None if values[0] is None else _mean(values, weights)
+    value = None if values[0] is None else mean(values)
     return row, (value, float(np.hypot.reduce(weights * errors)))
-
-
-def _mean(values, weights):
-    """Return a mean, which is exact where the values are equal."""
-    same = all(value == values[0] for value in values)
-    return values[0] if same else float(np.dot(weights, values))
