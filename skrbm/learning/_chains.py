@@ -105,12 +105,6 @@ class ChainPhase(ModelPhase):
     def kind(self):
         return type(self), type(self.sampler)
 
-    @property
-    def _n_left_out(self):
-        """Steps of a run before those that count: all but the last one by default."""
-        burn_in = self.sampler.burn_in
-        return self.sampler.n_steps - 1 if burn_in is None else burn_in
-
     def noise_rows(self, machine, rng, n):
         """Return ``n`` rows of noise, where chains start or annealing does."""
         if self.noise is None:
@@ -141,7 +135,8 @@ class ChainPhase(ModelPhase):
 
     def phases(self, machine, state, X, rng):
         state, is_marginal = self.reviewed(machine, state, rng), self.gradient == "marginal"
-        n_steps, n_left_out = self.sampler.n_steps, self._n_left_out
+        n_steps, burn_in = self.sampler.n_steps, self.sampler.burn_in
+        n_left_out = n_steps - 1 if burn_in is None else burn_in
         can_share = self._shared_phases is not None and self.sampler.ends_with_hidden_draw(machine)
         if is_marginal and can_share and n_left_out == n_steps - 1:
             return self._shared_phases(machine, state, X, rng)
@@ -157,20 +152,18 @@ class ChainPhase(ModelPhase):
                 rates.append(info["acceptance"])
             if step <= n_left_out:
                 return
-            now = self._moments(machine, state)
-            if model is None:
-                model = now
-            else:
-                model = (model.reduced(machine) if model.blocks else model).increased(machine, now)
+            now, before = self._moments(machine, state), model
+            if before is not None and before.blocks:
+                before = before.reduced(machine)
+            model = now if before is None else before.increased(machine, now)
 
         chains = self._chains(machine, state, X, rng)
         chains = sample(self.sampler, machine, chains, rng, n_steps, callback=count)
         rates = [number(namespace(rate).mean(rate)) for rate in rates]
         acceptance = sum(rates) / len(rates) if rates else None
         state = state._replace(chains=chains, acceptance=acceptance)
-        n_counted = n_steps - n_left_out
-        if n_counted > 1:
-            model = model.scaled(1.0 / n_counted)
+        if n_steps - n_left_out > 1:
+            model = model.scaled(1.0 / (n_steps - n_left_out))
         weights = self.weights(state)
         if weights is not None:  # of the rows where the chains have ended
             theta = condition(machine, chains.layers[0])

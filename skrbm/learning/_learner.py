@@ -321,7 +321,7 @@ class MomentLearner(BatchLearner):
     def after_epoch(self, training):
         if self._replayed is not None:
             training.stepped = self._replayed.released(training.stepped)
-        training.length_state = as_numbers(training.length_state)
+        training.length_state = training.length_state and as_numbers(training.length_state)
         if not self.is_finite(training.machine):
             return None
         if self._samples_leave_data(training):

@@ -156,9 +156,8 @@ class StepLength:
 
 def as_numbers(state):
     """Return the state with floats, wherever its numbers were."""
-    if state is None:
-        return None
-    return LengthState(float(number(state.rate)), float(number(state.deviation)), state.n_steps)
+    rate, deviation = (float(number(part)) for part in state[:2])
+    return state._replace(rate=rate, deviation=deviation)
 
 
 def bit_length(units):
