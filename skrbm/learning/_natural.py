@@ -12,7 +12,6 @@ from ..arrays import cast, dense, like, namespace, solve_positive
 from ..machine import Moments
 from ..machine._machine import is_per_row
 
-_JITTER = 1e-9  # part of the mean diagonal, for rounding
 _LEAST_VARIANCE = 1e-5  # of statistics on average; rows that are all equal have none
 
 
@@ -155,9 +154,8 @@ class _Rows:
         spread = xp.maximum(trace, xp.sum(xp.maximum(w, 0 * w) * squares))
         spread = xp.maximum(spread, 0 * trace + _LEAST_VARIANCE * n_statistics)
         shift = damping * spread / n
-        eye = xp.eye(K.shape[0], **like(K))
-        jitter = _JITTER * trace / n + 1e-30
-        taken = root * solve_positive(K + (shift + jitter) * eye, root * slopes)
+        K = K + shift * xp.eye(K.shape[0], **like(K))
+        taken = root * solve_positive(K, root * slopes)
         factor = 1 / shift
         return cast((w - taken + p * xp.sum(taken)) * factor, self.p.dtype), factor
 
