@@ -49,8 +49,6 @@ def _group_lasso(X, steps, unit):
     for size, columns in sizes.items():
         parts = _of_groups(*(_by_site(x, columns, size) for x in (X, steps)))
         taken.append(xp.reshape(parts, (n, parts.shape[1] * size)))
-    if back is None:
-        return taken[0]
     return xp.take(xp.concat(taken, axis=1), from_numpy(back, X), axis=1)
 
 
@@ -59,7 +57,7 @@ def _by_site(x, columns, size):
     if not getattr(x, "ndim", 0):
         return x
     xp = namespace(x)
-    x = x if columns is None else xp.take(x, from_numpy(columns, x), axis=1)
+    x = xp.take(x, from_numpy(columns, x), axis=1)
     return xp.reshape(x, (x.shape[0], x.shape[1] // size, size))
 
 
@@ -89,19 +87,13 @@ def _of_groups(X, steps):
 
 @lru_cache(maxsize=64)
 def _sites(unit, n):
-    """Return the columns of the sites of each size, a dict, and where each column is then.
-
-    Both are None where all columns are in their places already.
-    """
+    """Return the columns of the sites of each size, a dict, and where each column is then."""
     groups = list(np.arange(n)[:, None]) if unit is None else unit.groups(n)
     sizes = {}
     for group in groups:
         sizes.setdefault(len(group), []).append(group)
     columns = {size: np.concatenate(found) for size, found in sizes.items()}
-    back = np.argsort(np.concatenate([*columns.values()]))
-    if len(columns) == 1 and np.array_equal(back, np.arange(n)):
-        return dict.fromkeys(columns), None
-    return columns, back
+    return columns, np.argsort(np.concatenate([*columns.values()]))
 
 
 def share_of_zeros(arrays):
