@@ -81,12 +81,7 @@ class BernoulliRBM(BaseRBM):
         verbose=0,
         random_state=None,
     ):
-        self.n_components = n_components
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.n_iter = n_iter
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())
 
     @property
     def _measures_epochs(self):

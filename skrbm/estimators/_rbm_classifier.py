@@ -143,10 +143,7 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
     }
 
     def __init__(self, estimator=None, *, unlabelled=None, discriminative=0.0, random_state=None):
-        self.estimator = estimator
-        self.unlabelled = unlabelled
-        self.discriminative = discriminative
-        self.random_state = random_state
+        self._store(locals())
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

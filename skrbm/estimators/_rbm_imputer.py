@@ -91,9 +91,7 @@ class RBMImputer(TransformerMixin, Estimator):
     }
 
     def __init__(self, estimator=None, *, add_indicator=False, random_state=None):
-        self.estimator = estimator
-        self.add_indicator = add_indicator
-        self.random_state = random_state
+        self._store(locals())
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

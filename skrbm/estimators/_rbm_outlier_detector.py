@@ -84,9 +84,7 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
     }
 
     def __init__(self, estimator=None, *, contamination=0.1, random_state=None):
-        self.estimator = estimator
-        self.contamination = contamination
-        self.random_state = random_state
+        self._store(locals())
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
