@@ -9,12 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._ranks import ranks
-from .._sklearn import _fit_context, with_callbacks
+from .._sklearn import with_callbacks
 from ..arrays import (
     Columns,
     as_like,
     cast,
-    copied,
     is_finite,
     make_rng,
     namespace,
@@ -23,7 +22,7 @@ from ..arrays import (
     to_numpy,
 )
 from ..evaluation import Density
-from ..inference import FixedPoint, Sampler, chain_ends, draw_visible, map_rows, resolve
+from ..inference import FixedPoint, Sampler, chain_ends, draw_visible, resolve
 from ..inputs import (
     THETA_ATTRIBUTES,
     RowBlocks,
@@ -50,21 +49,15 @@ from ..machine import Machine, has_integral
 from ._density import DensityModel
 from ._encoded import takes_table
 from ._log_partition import keep_runs
-from ._recipe import (
-    Recipe,
-    check_layers,
-    layer_sizes,
-    machine_of_init,
-    parameters_of_rows,
-    spread,
-)
+from ._recipe import Recipe, check_layers, layer_sizes, machine_of_init, parameters_of_rows, spread
 from ._shared import optimizer_of, units_of
 from ._training import (
     check_settings_of_ranks,
     for_callbacks,
     is_automatic,
-    keeps_features,
+    learns,
     prepare_fit,
+    resumed_optimizer,
     seeds_of_fit,
     trainer_of,
 )
@@ -141,9 +134,7 @@ class BaseRBM(DensityModel):
     # ------------------------------------------------------------------------- training
 
     @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
-    @keeps_features
-    @one_blas_thread
+    @learns
     def fit(self, X, y=None, sample_weight=None):
         """Fit the model to data.
 
@@ -223,9 +214,7 @@ class BaseRBM(DensityModel):
         self._learn(rows, train, training, publish, batch_size, gain=monitor.gain, **options)
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    @keeps_features
-    @one_blas_thread
+    @learns
     def partial_fit(self, X, y=None, sample_weight=None):
         """Train for one epoch on some rows, in batches of ``batch_size``.
 
@@ -369,10 +358,9 @@ class BaseRBM(DensityModel):
         serves = phase.kind == before.phase.kind
         if ranks().any(not (serves and least <= self.starts_.shape[0] <= most)):
             training.phase_state = phase.init(machine, training.rng, least, self.starts_)
-        if training.optimizer_state is None or recipe.optimizer.kind != before.optimizer.kind:
-            training.optimizer_state = recipe.optimizer.init(recipe.parameters.of(machine))
-        else:  # written in place in training, and perhaps a memory map
-            training.optimizer_state = map_rows(copied, training.optimizer_state)
+        training.optimizer_state = resumed_optimizer(
+            training, before.optimizer, recipe.optimizer, recipe.parameters.of(machine)
+        )
         training.resume_from(machine)
         training.first = None
         training.n_restored, training.length_factor = 0, 1.0

@@ -46,8 +46,7 @@ class BernoulliRBM(BaseRBM):
     {starts_}
     {n_iter_}
     {history_}
-    {n_features_in_}
-    {feature_names_in_}
+    {features_in_}
 
     See Also
     --------

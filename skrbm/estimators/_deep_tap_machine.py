@@ -95,8 +95,7 @@ class DeepTAPMachine(BaseRBM):
         and, with early stopping, ``score``.
     pretraining_history_ : list of dict
         History of the pretraining of each layer, as in :class:`TAPRBM`.
-    {n_features_in_}
-    {feature_names_in_}
+    {features_in_}
 
     See Also
     --------

@@ -206,8 +206,7 @@ class GaussianBernoulliRBM(BaseRBM):
     {ladder_}
     {n_iter_}
     {history_}
-    {n_features_in_}
-    {feature_names_in_}
+    {features_in_}
 
     See Also
     --------

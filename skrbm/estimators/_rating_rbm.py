@@ -9,27 +9,17 @@ import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._sklearn import InstanceOf, StrOptions, _fit_context
-from ..arrays import copied, is_foreign, make_rng, one_blas_thread, row_blocks
-from ..inference import map_rows
-from ..inputs import (
-    Effects,
-    FrameOfNumbers,
-    SeenRows,
-    check_data,
-    library_of,
-    rows_of_entries,
-    rows_with_weight,
-    seen_entries,
-)
+from .._sklearn import InstanceOf, StrOptions
+from ..arrays import is_foreign, make_rng, one_blas_thread, row_blocks
+from ..inputs import Effects, SeenRows, rows_of_entries, rows_with_weight, seen_entries
 from ..learning import SGD, Adam, MomentLearner, SeenPhase, Training
 from ..machine import Machine, condition, conditional
 from ..units import Bernoulli, Gaussian, Theta
-from ._encoded import decoded
+from ._encoded import decoded, encoded
 from ._layouts import OneLayer
 from ._recipe import Recipe, check_layers
 from ._shared import N_ITER_OR_AUTO, Estimator, optimizer_of, shares_parameters
-from ._training import is_automatic, keeps_features, seeds_of_fit, trainer_of
+from ._training import is_automatic, learns, resumed_optimizer, seeds_of_fit, trainer_of
 
 # Penalty over the share of users who rate an item: weights of ratings that are spread evenly over
 # the items stay at 0 from 0.4 on, and the best penalty is from 0.15 to 0.3.
@@ -92,8 +82,7 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         For each epoch: ``epoch``, ``learning_rate``, ``time`` (s), and ``error``: the root mean
         squared error of the training ratings, in units of ``effects_.scale``, given draws of the
         hidden units.
-    {n_features_in_}
-    {feature_names_in_}
+    {features_in_}
 
     See Also
     --------
@@ -141,9 +130,7 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    @keeps_features
-    @one_blas_thread
+    @learns
     def fit(self, X, y=None, sample_weight=None):
         """Fit the machine to ratings.
 
@@ -168,9 +155,7 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         """
         return self._learn(X, sample_weight, self.n_iter, resumes=False)
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    @keeps_features
-    @one_blas_thread
+    @learns
     def partial_fit(self, X, y=None, sample_weight=None):
         """Train for one epoch on some rows, such as those of new users.
 
@@ -212,17 +197,15 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         if resumes:
             machine, training = self.machine_.copy(), self._training.continued()
             check_layers(machine, machine.units, [int(self.n_components)], self.n_components)
-            velocity, kind = training.optimizer_state, training.recipe.optimizer.kind
-            serves = velocity is not None and kind == recipe.optimizer.kind
             training.resume_from(machine)
             training.n_restored, training.length_factor = 0, 1.0
         else:
             rng, self.history_ = make_rng(seeds_of_fit(self.random_state)[1], seen.data), {}
-            machine, serves = self._first_machine(seen, rng), False
-            training = Training(rng, machine, recipe.phase.init(machine, rng, 0, seen))
-        own = recipe.parameters.of(machine)
-        training.optimizer_state = (
-            map_rows(copied, velocity) if serves else recipe.optimizer.init(own)
+            machine = self._first_machine(seen, rng)
+            state = recipe.phase.init(machine, rng, 0, seen)
+            training = Training(rng, machine, state, recipe=recipe)
+        training.optimizer_state = resumed_optimizer(
+            training, training.recipe.optimizer, optimizer, recipe.parameters.of(machine)
         )
         training.recipe = recipe
         learner = MomentLearner(
@@ -254,18 +237,16 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         """Return the ratings of checked X as a CSR array."""
         if is_foreign(X):
             raise TypeError(f"RatingRBM takes NumPy and SciPy arrays, got {type(X).__name__}")
-        found = check_data(self, X, reset=reset, missing=True)
-        if reset:
-            self._frame = None if library_of(X) is None else FrameOfNumbers(X)
-            if not sp.issparse(found) and found.min() == 0 < found.max():  # False with NaN
-                share = np.mean(found == 0)
-                if share > 0.5:
-                    warnings.warn(
-                        f"{share:.0%} of X is 0, and nothing is missing: zeros are read as "
-                        "ratings; mark missing ones by NaN, or give a sparse matrix",
-                        UserWarning,
-                        stacklevel=2,
-                    )
+        found = encoded(self, X, reset, missing=True)
+        if reset and not sp.issparse(found) and found.min() == 0 < found.max():  # False with NaN
+            share = np.mean(found == 0)
+            if share > 0.5:
+                warnings.warn(
+                    f"{share:.0%} of X is 0, and nothing is missing: zeros are read as ratings; "
+                    "mark missing ones by NaN, or give a sparse matrix",
+                    UserWarning,
+                    stacklevel=2,
+                )
         return seen_entries(found)
 
     def _new_encoder(self):

@@ -54,8 +54,7 @@ class RBM(BaseRBM):
     {ladder_}
     {n_iter_}
     {history_}
-    {n_features_in_}
-    {feature_names_in_}
+    {features_in_}
 
     Other Parameters
     ----------------

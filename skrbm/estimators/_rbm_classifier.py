@@ -6,15 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import (
-    ClassifierMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
+from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
-from .._sklearn import InstanceOf, Interval, _fit_context
+from .._sklearn import Interval, _fit_context
 from ..arrays import (
     Columns,
     cast,
@@ -29,19 +25,13 @@ from ..arrays import (
     to_numpy,
     working_dtype,
 )
-from ..inputs import (
-    check_range,
-    ends_of_ranks,
-    into_support,
-    labelled_columns,
-    rows_with_weight,
-)
+from ..inputs import check_range, ends_of_ranks, into_support, labelled_columns, rows_with_weight
 from ..learning import LabelColumns
 from ..units import ColumnUnits
 from ._categorical_rbm import CategoricalRBM
 from ._encoded import decoded, encoded, takes_table
 from ._rbm import RBM
-from ._shared import Estimator
+from ._shared import Estimator, shares_parameters
 from ._tabular_rbm import TabularRBM
 from ._targets import check_known, check_targets, targets_of
 from ._training import check_settings_of_ranks, keeps_features
@@ -70,6 +60,7 @@ class LabelledRBM(RBM):
         return replace(super()._recipe(rows), labels=self.labels, fallbacks=())
 
 
+@shares_parameters
 class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Estimator):
     """Classifier by a joint density of features and labels.
 
@@ -103,12 +94,8 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         Values of the label; or the numbers of several labels.
     history_ : dict of list
         That of ``rbm_`` (:class:`RBM`).
-    n_iter_ : int
-        Number of epochs.
-    n_features_in_ : int
-        Number of features seen in fit.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen in fit, if all are strings.
+    {n_iter_}
+    {features_in_}
 
     See Also
     --------
@@ -136,10 +123,9 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
 
     _fits_on_ranks = True
     _parameter_constraints: ClassVar[dict] = {
-        "estimator": [*map(InstanceOf, (RBM, TabularRBM, CategoricalRBM)), None],
-        "unlabelled": "no_validation",
+        "estimator": [RBM, TabularRBM, CategoricalRBM, None],
+        "unlabelled": [object],
         "discriminative": [Interval(Real, 0, 1, closed="both")],
-        "random_state": ["random_state"],
     }
 
     def __init__(self, estimator=None, *, unlabelled=None, discriminative=0.0, random_state=None):

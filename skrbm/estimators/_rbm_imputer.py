@@ -18,11 +18,12 @@ from .._sklearn import (
     _safe_indexing,
 )
 from ..inputs import in_library, is_frame, with_values
-from ._shared import Estimator
+from ._shared import Estimator, shares_parameters
 from ._training import keeps_features
 from ._wrapped import as_table, fit_density, observed_columns, rows_to_fit
 
 
+@shares_parameters
 class RBMImputer(TransformerMixin, Estimator):
     """Imputation of missing values by a restricted Boltzmann machine.
 
@@ -56,10 +57,7 @@ class RBMImputer(TransformerMixin, Estimator):
         The fitted estimator.
     indicator_ : MissingIndicator or None
         None if ``add_indicator`` is False.
-    n_features_in_ : int
-        Number of columns seen in fit.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of columns seen in fit, if all are strings.
+    {features_in_}
 
     See Also
     --------
@@ -87,7 +85,6 @@ class RBMImputer(TransformerMixin, Estimator):
     _parameter_constraints: ClassVar[dict] = {
         "estimator": [HasMethods(["fit", "impute"]), None],
         "add_indicator": ["boolean"],
-        "random_state": ["random_state"],
     }
 
     def __init__(self, estimator=None, *, add_indicator=False, random_state=None):

@@ -12,19 +12,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn import HasMethods, Interval, _fit_context, _weighted_percentile
 from ..exceptions import DataRangeWarning
-from ._shared import Estimator
+from ._shared import Estimator, shares_parameters
 from ._tabular_rbm import TabularRBM
 from ._training import keeps_features
-from ._wrapped import (
-    as_table,
-    fit_density,
-    has_bits,
-    observed_columns,
-    rows_to_fit,
-    without_column,
-)
+from ._wrapped import as_table, fit_density, has_bits, observed_columns, rows_to_fit, without_column
 
 
+@shares_parameters
 class RBMOutlierDetector(OutlierMixin, Estimator):
     """Outlier detection by the likelihood of a restricted Boltzmann machine.
 
@@ -55,10 +49,7 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
     offset_ : float
         Log-likelihood in nats below which rows are outliers: the quantile ``contamination`` of the
         scores of the training rows.
-    n_features_in_ : int
-        Number of columns seen in fit.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of columns seen in fit, if all are strings.
+    {features_in_}
 
     See Also
     --------
@@ -80,7 +71,6 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
     _parameter_constraints: ClassVar[dict] = {
         "estimator": [HasMethods(["fit", "score_samples"]), None],
         "contamination": [Interval(Real, 0, 0.5, closed="right")],
-        "random_state": ["random_state"],
     }
 
     def __init__(self, estimator=None, *, contamination=0.1, random_state=None):

@@ -91,8 +91,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
     history_ : dict of list
         For each epoch: ``epoch``, ``learning_rate`` and ``time`` (s); for the last one also
         ``log_likelihood`` (nats) of at most 256 training rows, where that takes some seconds only.
-    {n_features_in_}
-    {feature_names_in_}
+    {features_in_}
 
     See Also
     --------
@@ -283,7 +282,15 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         def of_rows(rows):
             lengths = to_numpy(machine.units[0].totals(rows))
             log_z, std = self.log_partitions(lengths, return_std=True)
-            _warn_uncertain(lengths, std)
+            unsure = std > np.maximum(0.1, _PER_WORD * lengths)
+            if unsure.any():
+                warnings.warn(
+                    f"log Z is uncertain for documents of {lengths[unsure].min():.0f} words and "
+                    f"more: its standard error is up to {std[unsure].max():.2f} nats; with at most "
+                    "12 hidden units it is exact",
+                    LikelihoodWarning,
+                    stacklevel=4,
+                )
             return -precise_free_energy(machine, rows) - from_numpy(log_z, machine.weights[0])
 
         return self._by_blocks(of_rows, X, machine.dtype)
@@ -403,19 +410,6 @@ class ReplicatedSoftmaxRBM(BaseRBM):
             return decoded(self, [X])
         state = Gibbs().state_at(machine, X, rng)
         return decoded(self, [last_visible(Gibbs(), machine, state, rng, n_steps)])
-
-
-def _warn_uncertain(lengths, std):
-    """Warn if log Z has a large standard error at some of the lengths."""
-    unsure = std > np.maximum(0.1, _PER_WORD * lengths)
-    if unsure.any():
-        warnings.warn(
-            f"log Z is uncertain for documents of {lengths[unsure].min():.0f} words and more: its "
-            f"standard error is up to {std[unsure].max():.2f} nats; with at most 12 hidden "
-            "units it is exact",
-            LikelihoodWarning,
-            stacklevel=5,
-        )
 
 
 def _checked_lengths(lengths):

@@ -122,11 +122,9 @@ _SHARED = {
         standard error ``log_likelihood_std``; with early stopping ``score``, the log-likelihood of
         the validation set; and quantities of the inference method (:ref:`likelihood_in_training`).
 """,
-    "n_features_in_": """\
+    "features_in_": """\
     n_features_in_ : int
         Number of features seen in fit.
-""",
-    "feature_names_in_": """\
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of features seen in fit, if all are strings.
 """,
@@ -159,14 +157,13 @@ def shares_parameters(cls):
     Entries of the docstring are given as ``{name}`` or ``{name = default}``. The constraints of a
     class are those of the names in its signature.
     """
-    own = cls._parameter_constraints
-    names = list(inspect.signature(cls).parameters)
+    constraints = CONSTRAINTS | cls._parameter_constraints
     cls._parameter_constraints = {
         name: [
             InstanceOf(kind) if isinstance(kind, type) and "skrbm" in kind.__module__ else kind
-            for kind in (own[name] if name in own else CONSTRAINTS[name])
+            for kind in constraints[name]
         ]
-        for name in names
+        for name in inspect.signature(cls).parameters
     }
 
     def entry(match):

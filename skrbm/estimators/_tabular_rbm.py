@@ -102,7 +102,8 @@ class TabularRBM(BaseRBM):
     {history_}
     n_features_in_ : int
         Number of columns of X seen in fit.
-    {feature_names_in_}
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of features seen in fit, if all are strings.
 
     See Also
     --------

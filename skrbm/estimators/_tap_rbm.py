@@ -66,8 +66,7 @@ class TAPRBM(BaseRBM):
         last batch's sweeps ended; not with missing values), ``n_unconverged`` (mean number of
         starts of a batch that had not converged, nearly all with the default two sweeps) and
         ``n_sweeps`` (their mean number).
-    {n_features_in_}
-    {feature_names_in_}
+    {features_in_}
 
     See Also
     --------

@@ -194,13 +194,3 @@ def known_values(V, index, reference):
     """
     V = from_numpy(dense_rows(V, index, np.float32), reference)  # 0, 1 and NaN
     return split_missing(cast(V, reference.dtype))
-
-
-def initial_field(unit, V, weights):
-    """Return the field of independent units fitted to the known values of rows with weights."""
-    known = weights.sum()
-    if has_missing(V):
-        known, V = weights @ ~np.isnan(V), np.nan_to_num(V)
-    on = np.asarray(V.T @ weights, np.float64)
-    mean = (on + 0.5) / (known + 1)  # one more row of which half is on keeps fields finite
-    return np.log(mean) if isinstance(unit, Categorical) else np.log(mean) - np.log1p(-mean)

@@ -6,8 +6,9 @@ from numbers import Real
 
 from .._ranks import ranks
 from .._schedules import scheduled
-from .._sklearn import is_of_scikit_learn
-from ..arrays import seed_sequence
+from .._sklearn import _fit_context, is_of_scikit_learn
+from ..arrays import copied, one_blas_thread, seed_sequence
+from ..inference import map_rows
 from ..learning import Trainer, recorder
 
 
@@ -47,6 +48,12 @@ def keeps_features(method):
             raise
 
     return wrapper
+
+
+def learns(method):
+    """Let a method check the parameters, keep what there was if it fails, and use one thread."""
+    checked = _fit_context(prefer_skip_nested_validation=True)
+    return checked(keeps_features(one_blas_thread(method)))
 
 
 def is_automatic(estimator):
@@ -96,6 +103,13 @@ def seeds_of_fit(random_state):
     evaluation, seed = ranks().first(seed_sequence(random_state)).spawn(2)
     own = seed if ranks().size == 1 else seed.spawn(ranks().size)[ranks().rank]
     return evaluation.state, own
+
+
+def resumed_optimizer(training, before, optimizer, parameters):
+    """Return the state of an optimizer: that of training with ``before``, if it still serves."""
+    if training.optimizer_state is None or optimizer.kind != before.kind:
+        return optimizer.init(parameters)
+    return map_rows(copied, training.optimizer_state)  # is written, and may be a memory map
 
 
 def check_settings_of_ranks(estimator, resumes, progress=None):

@@ -4,11 +4,7 @@ from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
-from sklearn.base import (
-    ClassifierMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
+from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,12 +14,10 @@ from ..._sklearn import (
     HasMethods,
     Interval,
     StrOptions,
-    _fit_context,
     with_callbacks,
 )
 from ...arrays import (
     cast,
-    copied,
     from_numpy,
     has_missing,
     make_rng,
@@ -33,7 +27,7 @@ from ...arrays import (
     take_rows,
     to_numpy,
 )
-from ...inference import FixedPoint, Gibbs, map_rows, method_names
+from ...inference import FixedPoint, Gibbs, method_names
 from ...inputs import check_data, check_weights, rows_with_weight
 from ...learning import EarlyStopping, StepLength, Training
 from ...machine import free_energy
@@ -44,26 +38,14 @@ from .._targets import check_known, check_targets, known_values, targets_from, t
 from .._training import (
     for_callbacks,
     is_automatic,
-    keeps_features,
+    learns,
     prepare_fit,
+    resumed_optimizer,
     trainer_of,
 )
 from ._learner import ConditionalLearner, ErrorMonitor, LabelledRows
-from ._machine import (
-    PARAMETERS,
-    ConditionalMachine,
-    machine_of,
-    random_machine,
-    with_parameters,
-)
-from ._objectives import (
-    OBJECTIVES,
-    clamped,
-    decision_of,
-    draw,
-    log_partitions,
-    make_objective,
-)
+from ._machine import PARAMETERS, ConditionalMachine, machine_of, random_machine, with_parameters
+from ._objectives import OBJECTIVES, clamped, decision_of, draw, log_partitions, make_objective
 
 _DIVERGENCE, _CAP = 0.3, 2.0  # of a step: nats for each output, and length
 _FIRST_SWEEPS, _MAX_SWEEPS = 7, 100
@@ -161,8 +143,7 @@ class ConditionalRBM(
         For each epoch: ``epoch``, ``learning_rate``, ``time`` (s), with a fixed point ``converged``
         (the fraction of rows where it did), with the perceptron ``updated`` (the fraction of
         rows with a gradient) and, with early stopping, ``validation_error``.
-    {n_features_in_}
-    {feature_names_in_}
+    {features_in_}
 
     See Also
     --------
@@ -197,7 +178,6 @@ class ConditionalRBM(
         "inference": [StrOptions({"auto", *method_names(FixedPoint, Gibbs)}), FixedPoint, Gibbs],
         "decision": [StrOptions({"marginals", "joint"}), None],
         "init": [StrOptions({"random"}), HasMethods(["fit", "predict"])],
-        "early_stopping": ["boolean", EarlyStopping],
     }
 
     _optimizer_defaults: ClassVar[dict] = {"alpha": 0.0, "schedule": "linear"}
@@ -231,9 +211,7 @@ class ConditionalRBM(
     # ------------------------------------------------------------------------- training
 
     @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
-    @keeps_features
-    @one_blas_thread
+    @learns
     def fit(self, X, y, sample_weight=None):
         """Fit the machine to features and targets.
 
@@ -276,9 +254,7 @@ class ConditionalRBM(
         self._train(training, rows, index, rows.total, **options)
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    @keeps_features
-    @one_blas_thread
+    @learns
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Train for one epoch on some rows, in batches of ``batch_size``.
 
@@ -323,7 +299,6 @@ class ConditionalRBM(
             training = self._training.continued()
             training.resume_from(self.machine_.copy())
             machine = training.machine
-            training.optimizer_state = map_rows(copied, training.optimizer_state)  # is written
             check_layers(machine, machine.units, [int(self.n_components)], self.n_components)
         else:
             reference, unit = parameter_reference(rows.X), self._targets.unit
@@ -335,8 +310,9 @@ class ConditionalRBM(
                 machine = self._with_init(machine)
             self.history_ = {}
         optimizer = optimizer_of(self)
-        if training.optimizer_state is None or training.recipe.kind != optimizer.kind:
-            training.optimizer_state = optimizer.init(machine.leaves)
+        training.optimizer_state = resumed_optimizer(
+            training, training.recipe, optimizer, machine.leaves
+        )
         training.machine, training.recipe = machine, optimizer
         ((_, given),) = machine.blocks(rows.X, rows=np.arange(1))
         self._objective(training.phase_state).decide(given)  # raises if it cannot

@@ -20,8 +20,8 @@ from ...inference import chain_ends
 from ...inputs import DistinctRows, split_missing
 from ...learning import BatchLearner, Monitor
 from ...machine import free_energy
-from ...units import Theta
-from .._targets import initial_field, known_values
+from ...units import Categorical, Theta
+from .._targets import known_values
 from ._machine import ConditionalGradient, is_one_label
 from ._objectives import draw
 
@@ -59,8 +59,15 @@ class LabelledRows(DistinctRows):
         return self.hashed(values)
 
     def initial_field(self, unit):
-        weights = self.weights_of(np.arange(len(self)))
-        return initial_field(unit, self.V[self.index], weights * (self.total / weights.sum()))
+        """Return the field of independent units fitted to the known targets."""
+        V, weights = self.V[self.index], self.weights_of(np.arange(len(self)))
+        weights = weights * (self.total / weights.sum())
+        known = weights.sum()
+        if self.has_missing:
+            known, V = weights @ ~np.isnan(V), np.nan_to_num(V)
+        on = np.asarray(V.T @ weights, np.float64)
+        mean = (on + 0.5) / (known + 1)  # one more row of which half is on keeps fields finite
+        return np.log(mean) if isinstance(unit, Categorical) else np.log(mean) - np.log1p(-mean)
 
 
 class ConditionalLearner(BatchLearner):

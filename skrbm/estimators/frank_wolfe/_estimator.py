@@ -26,6 +26,7 @@ from ...learning import EarlyStopping, Trainer, Training
 from ...machine import MAX_UNITS
 from ...units import Bernoulli
 from .._density import DensityModel
+from .._layouts import OneLayer
 from .._recipe import parts_of_init
 from .._shared import shares_parameters
 from .._training import keeps_features, prepare_fit
@@ -127,8 +128,7 @@ class FrankWolfeRBM(DensityModel):
     {units_}
     {visible_means_}
     {starts_}
-    {n_features_in_}
-    {feature_names_in_}
+    {features_in_}
 
     See Also
     --------
@@ -466,12 +466,7 @@ def _split(rows, fraction, generator):
 
 def _attributes(kept, like, path):
     """Return the fitted attributes of a machine of a path, in the library of ``like``."""
-    machine = machine_of(kept, like)
-    return {
-        "units_": machine.units,
-        "components_": machine.weights[0],
-        "intercept_hidden_": machine.thetas[1].field,
-        "intercept_visible_": machine.thetas[0].field,
+    return OneLayer().attributes(machine_of(kept, like)) | {
         "multiplicities_": kept.counts.copy(),
         "n_components_": len(kept.units),
         "n_iter_": len(path.rows),
