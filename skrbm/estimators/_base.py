@@ -75,9 +75,7 @@ _CHAINS = 100  # that a first partial_fit keeps, if batch_size is larger, howeve
 class BaseRBM(DensityModel):
     """Base of the estimators that learn by moment matching.
 
-    A subclass has its signature and its ``_recipe(rows=None)``, the :class:`Recipe` for the rows of
-    a first fit, or to continue. It may replace ``_units()``, the kinds of the visible and the
-    hidden units, which are those of the parameters ``visible`` and ``hidden``.
+    A subclass has its signature, and may replace ``_recipe`` and ``_units``.
     """
 
     _parameter_constraints: ClassVar[dict] = {}
@@ -88,6 +86,7 @@ class BaseRBM(DensityModel):
     _usual_epochs = _LEAST_EPOCHS  # with n_iter="auto"
 
     def _units(self):
+        """Return the kinds of the visible and the hidden units."""
         return units_of(self)
 
     def _method(self):
@@ -102,15 +101,9 @@ class BaseRBM(DensityModel):
     ):
         """Return the :class:`Recipe`, for the rows of a first fit, or to continue.
 
-        Parameters
-        ----------
-        rows : Rows, default=None
-        start, equations : str
-            Where chains, and solutions of equations, start by default.
-        may_switch : bool, default=False
-            Whether learning tries other chains if persistent ones do not mix.
-        **options
-            Further fields of the recipe. By default, parameters are standardised by the columns.
+        Chains and solutions of equations start by default at ``start`` and ``equations``. With
+        ``may_switch`` others are tried if persistent chains do not mix. ``options`` are further
+        fields; without ``parameters``, these are standardised by the columns.
         """
         check_scale_known(rows)
         method, optimizer, fallbacks = self._method(), optimizer_of(self), ()
@@ -290,9 +283,7 @@ class BaseRBM(DensityModel):
     def _sizes_of_fit(self, rows):
         """Return the largest number of rows of a batch, and the number of epochs.
 
-        An automatic step length is found step by step from chains, and few rows would make too few
-        steps. Where equations are solved a batch of all rows has a meaning of its own: a fit
-        without chance.
+        Few rows would make too few steps for an automatic step length, which is found by chains.
         """
         by_chains = is_automatic(self) and self._own_fixed_point() is None
         fewest, total = self._fewest_batches if by_chains else 1, int(rows.total)

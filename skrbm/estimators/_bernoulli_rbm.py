@@ -12,9 +12,8 @@ from ._shared import shares_parameters
 class BernoulliRBM(BaseRBM):
     """Bernoulli restricted Boltzmann machine, trained by (persistent) contrastive divergence.
 
-    Binary visible and binary hidden units,
-    p(v, h) ∝ exp(h' W v + b' v + c' h), with W = ``components_``, b = ``intercept_visible_`` and
-    c = ``intercept_hidden_``. It can replace
+    Binary visible and binary hidden units, p(v, h) ∝ exp(h' W v + b' v + c' h), with
+    W = ``components_``, b = ``intercept_visible_`` and c = ``intercept_hidden_``. It can replace
     :class:`sklearn.neural_network.BernoulliRBM`.
 
     Read more in the :ref:`User Guide <bernoulli_rbm>`.
@@ -24,11 +23,10 @@ class BernoulliRBM(BaseRBM):
     n_components : int, default=256
         Number of binary hidden units.
     learning_rate : float, default=0.1
-        Step of the gradient ascent on the mean log-likelihood. Reasonable values lie between 1e-3
-        and 1, smaller ones late in training.
+        Step of the gradient ascent, reasonably between 1e-3 and 1, and smaller late in training.
     batch_size : int, default=10
-        Largest number of rows of a mini-batch, and number of Gibbs chains, of which there
-        are no more than rows given to ``fit``; batches have nearly the same size.
+        Largest number of rows of a mini-batch, and number of Gibbs chains, which are no more than
+        the rows given to ``fit``.
     {n_iter = 10}
     verbose : int, default=0
         Whether to measure the likelihood after each epoch, and to print it.

@@ -19,16 +19,14 @@ from ._shared import N_ITER_OR_AUTO, shares_parameters, unit_of
 class CategoricalRBM(BaseRBM):
     """Restricted Boltzmann machine for categorical columns.
 
-    X is a table of categories: integer codes, strings, objects or columns of a DataFrame. With
-    v_i the value of site i,
-    p(v, h) ∝ exp(sum_i (b_i(v_i) + sum_j h_j W_ji(v_i)) + c' h) with respect to the units without
-    couplings, with W = ``components_``, b = ``intercept_visible_`` and c = ``intercept_hidden_``.
-    Many such parameters have the same distribution; these have the zero-sum gauge: b_i and W_ji sum
-    to zero over the values of a site. Penalties that make exact zeros keep them instead.
+    X is a table of categories: integer codes, strings, objects or columns of a DataFrame. With v_i
+    the value of site i, p(v, h) ∝ exp(sum_i (b_i(v_i) + sum_j h_j W_ji(v_i)) + c' h) relative to
+    units without couplings, with W = ``components_``, b = ``intercept_visible_`` and
+    c = ``intercept_hidden_``. Parameters have the zero-sum gauge: b_i and W_ji sum to zero over the
+    values of a site. Penalties that make exact zeros keep them instead.
 
-    Samples, imputed and denoised values are those of X, in its dtype, and in DataFrames after a fit
-    to one. A missing value, NaN or None,
-    is a latent variable.
+    Samples, imputed and denoised values are like X, also in DataFrames. A missing value, NaN or
+    None, is a latent variable.
 
     Read more in the :ref:`User Guide <categorical_rbm>`.
 
@@ -37,24 +35,20 @@ class CategoricalRBM(BaseRBM):
     n_components : int, default=256
         Number of hidden units.
     categories : "auto" or list of array-like, default="auto"
-        The values of each site. "auto" are those of the data, sorted; of a pandas Categorical or a
-        polars Enum, those that its dtype declares. ``partial_fit`` takes them from its first rows.
-        If a code of -1 marks missing values, pass the other codes, such as
-        ``[range(21)] * n_sites``; with "auto" -1 is a value.
-    handle_unknown : {"warn", "ignore", "error"}, default="warn"
-        Treatment of other values: "warn" warns, treats them as missing, and scores them as a value
-        that one of n + 1 rows has, where n rows were fitted; "ignore" treats them as missing;
-        "error" raises an error.
+        The values of each site. "auto" are those of the data, sorted, in ``partial_fit`` of its
+        first rows; of a pandas Categorical or a polars Enum, those of its dtype. If -1 marks
+        missing values, pass the other codes, such as ``[range(21)] * n_sites``.
+    {handle_unknown}
     {hidden}
     inference : {"gibbs", "pcd", "cd", "tempering", "naive_mean_field"} or object, default="gibbs"
-        How the moments of the model are estimated, as in :class:`RBM`, with the same check
-        of chains. Methods that need variances of single columns are not available.
+        How the moments of the model are estimated, as in :class:`RBM`, without the methods that
+        need variances of single columns.
     {optimizer}
     {learning_rate = "auto"}
     {batch_size = 100}
     n_iter : int or "auto", default="auto"
-        Number of epochs. "auto" is 40, or as many as make 1000 steps if these are
-        more, divided by the fraction of observed values, or by 0.2 if that is smaller.
+        Number of epochs. "auto" is 40, or as many as make 1000 steps if these are more, divided by
+        the fraction of observed values, or by 0.2 if that is smaller.
     {early_stopping}
     {warm_start}
     {verbose}
@@ -73,11 +67,10 @@ class CategoricalRBM(BaseRBM):
         The values of each site.
     {units_}
     visible_means_ : array of shape (n_values,)
-        Frequencies of all values of the first site, of the second and so on, in the training data;
-        absent after ``from_parameters``.
+        Frequencies of the values of all sites in the training data; absent after
+        ``from_parameters``.
     starts_ : array of shape (n_states, n_values)
-        Visible values of the chains, or of the starts of solutions, of the last batch: 1 in the
-        column of the value of each site, and 0 elsewhere.
+        As in :class:`RBM`: 1 in the column of the value of each site, and 0 elsewhere.
     {ladder_}
     {n_iter_}
     {history_}
@@ -101,7 +94,6 @@ class CategoricalRBM(BaseRBM):
     _parameter_constraints: ClassVar[dict] = {
         "n_iter": N_ITER_OR_AUTO,
         "categories": [StrOptions({"auto"}), list, tuple],
-        "handle_unknown": [StrOptions({"warn", "ignore", "error"})],
     }
 
     def __init__(

@@ -33,12 +33,9 @@ class DeepTAPMachine(BaseRBM):
 
     Several hidden layers, each coupled to the next:
     p(v, h₁, …, h_L) ∝ exp(h₁' W₁ v + h₂' W₂ h₁ + … + b' v + Σ c_l' h_l), with W = ``components_``
-    and the biases in ``intercepts_``. Training has two parts (Alg. 4 of [1]_). First the layers are
-    trained one by one, each on samples of the hidden units of the one below, by the equations of
-    :class:`TAPRBM` with the parameters of this estimator: at most ten sweeps, gradients not
-    centred, parameters not averaged. Then all are trained jointly; given the data, the hidden
-    layers are no longer independent, so that both terms of the gradient are solutions of the
-    mean-field equations.
+    and the biases in ``intercepts_``. First the layers are trained one by one as a
+    :class:`TAPRBM`, each on samples of the hidden units of the one below (Alg. 4 of [1]_), then all
+    jointly, where both terms of the gradient are solutions of the mean-field equations.
 
     Read more in the :ref:`User Guide <deep_tap_machine>`.
 
@@ -54,8 +51,8 @@ class DeepTAPMachine(BaseRBM):
         field; or an object such as ``TAP(max_iter=50, tol=1e-6, damping=0.5, start="chains")``.
         By default iterations of the model phase start at the last rows of data.
     layer : int, default=-1
-        Hidden layer that :meth:`transform` returns and :meth:`inverse_transform` takes, as an index
-        into ``n_components``: 0 is the first, -1 the last.
+        Index of the hidden layer that :meth:`transform` returns and :meth:`inverse_transform`
+        takes: 0 is the first, -1 the last.
     n_iter_pretrain : int, default=20
         Epochs of the training of each layer, before the joint training.
     {optimizer}
@@ -79,8 +76,7 @@ class DeepTAPMachine(BaseRBM):
     intercepts_ : list of arrays
         Biases of each layer, of the visible one first.
     precisions_, spikes_, absolutes_, skews_ : list of arrays or None
-        The other parameters of the units of each layer, None where they have none; see
-        :class:`TAPRBM`.
+        Other parameters of the units of each layer, or None (:class:`TAPRBM`).
     units_ : tuple of Unit
         The units of each layer, with bounds taken from the data.
     {visible_means_}
@@ -88,13 +84,10 @@ class DeepTAPMachine(BaseRBM):
     n_iter_ : int
         Number of epochs of joint training.
     history_ : dict of list
-        For each epoch of the joint training: ``epoch``, ``learning_rate``, ``time`` (s),
-        ``tap_log_likelihood`` (nats per sample, of at most 1000 rows, at the last batch's
-        solutions), ``n_unconverged`` and ``n_unconverged_data`` (solutions of the model and of the
-        data phase of a batch, on average), ``n_sweeps`` (mean number of sweeps of the model phase)
-        and, with early stopping, ``score``.
+        Of the joint training, as in :class:`TAPRBM`, and ``n_unconverged_data``, the mean number of
+        solutions of the data phase of a batch that had not converged.
     pretraining_history_ : list of dict
-        History of the pretraining of each layer, as in :class:`TAPRBM`.
+        Of the pretraining of each layer, as in :class:`TAPRBM`.
     {features_in_}
 
     See Also
@@ -340,10 +333,7 @@ def _layer_index(layer, n):
 
 
 def _hidden_samples(rbm, X, rng):
-    """Draw the hidden units of a fitted machine for each row of X.
-
-    What is missing in a row is drawn given what is observed, from its solved means.
-    """
+    """Draw the hidden units of a fitted machine for each row of X, with what is missing drawn."""
     machine, parts = rbm.machine_, []
     for rows in row_blocks(X):
         if has_missing(rows):

@@ -110,10 +110,7 @@ def channel(flip_probability=None, noise_variance=None, substitution_probability
 
 
 def denoised(model, Y, noise, *, prior_mean, n_starts, n_steps, return_std, random_state):
-    """Return the posterior means of visible values that came through ``noise``.
-
-    With ``return_std`` also standard deviations, an array. Parameters are those of ``denoise``.
-    """
+    """Return what :meth:`DensityModel.denoise` does, for values that came through ``noise``."""
     check_count("n_starts", n_starts, 1)
     check_count("n_steps", n_steps, 1, or_none=True)
     skewed = [name for name, kind in getattr(model, "kinds_", {}).items() if kind == "skewed"]
@@ -194,11 +191,9 @@ def _solved(machine, prior, evidence, method, n_steps, n_starts, rng):
 
 
 def posterior_moments(method, machine, starts, max_iter):
-    """Return means and variances of the visible units, averaged over solutions.
+    """Return means and variances of the visible units, of the mixture of solutions from starts.
 
-    The variance of this mixture is the mean of the variances and the variance of the means. Each
-    column counts as if it were alone. ``starts`` are visible values, from each of which a solution
-    is sought for each row of ``machine``, which has a distribution for each row.
+    ``machine`` has a distribution for each row, and each start has visible values for each.
     """
     unit, n, first, second = machine.units[0], 0, 0.0, 0.0
     for start in starts:

@@ -65,14 +65,10 @@ class DensityModel(
 ):
     """What fitted machines do that are density models of X, however they learn.
 
-    A subclass sets ``components_`` and the other parameters, ``units_``, ``starts_`` and
-    ``_evaluation_seed`` in ``fit``. ``_layout`` says how parameters are published. Where X is a
-    table, ``_new_encoder()`` returns what turns it into columns of the machine (``_encoded.py``).
-    It may replace ``density_``, ``_first_hidden(X)`` (the means that ``transform`` returns) and
-    ``_scored(X)`` (log-likelihoods of rows).
+    ``fit`` sets the parameters, ``units_``, ``starts_`` and ``_evaluation_seed``.
     """
 
-    _layout = OneLayer()
+    _layout = OneLayer()  # of the parameters as attributes
     _takes_missing = False  # NaN for visible units that are latent
     _has_lengths = False  # rows of counts, which have a distribution given their sum
 
@@ -84,6 +80,7 @@ class DensityModel(
         return tags
 
     def _new_encoder(self):
+        """Return what turns a table into columns of the machine (``_encoded.py``), or None."""
         return None
 
     def _encode(self, X, reset=False, **options):

@@ -1,21 +1,9 @@
 """What estimators take X as, and give visible values back as: as it is, or encoded.
 
-An estimator of tables, whose columns are not those of its machine, gives by ``_new_encoder()`` an
-object with
-
-- ``fit(X, columns, weights)``: finds out about a table and its columns, NumPy arrays, and weights
-  of its rows, None for 1; returns itself;
-- ``finish()``: ends what ``fit`` and ``joined`` do, with warnings of columns;
-- ``joined(encoders)``: returns one for the rows of all ranks, each of which has fitted its own;
-- ``encode(columns)``: returns the machine's columns, a NumPy array or a sparse matrix, with NaN
-  where a value is missing;
-- ``decode(blocks, given, drawn)``: returns a table of rows of the machine's columns, or of their
-  means, which are given in blocks of rows;
-- ``log_volume(rows)``: returns by how much log-densities of values exceed those of encoded rows.
-
-It is kept as ``_encoder``. Without one the columns of X are those of the machine, and ``_frame``
-turns visible values into DataFrames after a fit to one. Categories have
-many more columns when they are encoded: these are sparse, and dense in one block of rows at a time.
+An estimator of tables has an ``_encoder`` (:class:`skrbm.inputs.TableEncoder` or
+``CategoryEncoder``), which turns columns of X into those of the machine, often many more: these are
+sparse, and dense in one block of rows at a time. Without one the columns of X are those of the
+machine, and ``_frame`` turns visible values into DataFrames after a fit to one.
 """
 
 import copy
@@ -56,11 +44,10 @@ def takes_table(estimator):
 def encoded(
     estimator, X, reset=False, *, missing=False, sparse=True, blocks=False, sample_weight=None
 ):
-    """Return X checked, as numbers with a column for each of the machine.
+    """Return X checked, as numbers with a column for each of the machine, and NaN if ``missing``.
 
-    With ``reset`` its features become those of the estimator. Values that are missing, if they may
-    be, are NaN in the result. With ``blocks``, data that are read in blocks stay so, as a
-    RowBlocks. The values of rows whose ``sample_weight`` is 0 do not matter.
+    With ``reset`` its features become those of the estimator. With ``blocks``, data that are read
+    in blocks stay so, as a RowBlocks. Values of rows whose ``sample_weight`` is 0 do not matter.
     """
     if not takes_table(estimator):
         options = {"missing": missing, "sparse": sparse, "blocks": blocks}
@@ -96,9 +83,9 @@ def _encoded_columns(encoder, columns, place, missing, sparse):
 
 
 def _encoded_blocks(estimator, source, reset, missing):
-    """Return blocks that are encoded when they are read, after a pass that finds their values.
+    """Return blocks that are encoded when they are read.
 
-    If there is one pass alone, or categories are given, the first block tells them.
+    A first pass finds their values. If there is one pass alone, the first block tells them.
     """
     place = None if reset else estimator.machine_.weights[0]
     if reset and not source.is_read_once and estimator._new_encoder().finds_values:
@@ -138,11 +125,9 @@ def blocks_of(estimator, X):
 
 
 def decoded(estimator, blocks, like=None, *, drawn=False, completes=False):
-    """Return visible values of the machine, or their means unless ``drawn``, as values of X.
+    """Return blocks of visible values, or of their means unless ``drawn``, as values of X.
 
-    Of ``blocks`` of rows each is used before the next one is asked for. Rows of a data frame get
-    the index of ``like``, whose rows they belong to. If these complete ``like``, its numbers are
-    kept.
+    Data frames have the index of ``like``. If rows complete ``like``, its numbers are kept.
     """
     frame = getattr(estimator, "_frame", None)
     if takes_table(estimator):
@@ -194,8 +179,7 @@ def _of_ranks(encoder, n_columns):
 def by_blocks(method):
     """Let a method whose result has a row for each row of X take an X that is read in blocks.
 
-    The results of all blocks are joined; of a Dask array, the result is one too, computed when it
-    is asked for. With ``random_state`` each block has a seed of its own.
+    Of a Dask array the result is one too. With ``random_state`` each block has its own seed.
     """
 
     @wraps(method)

@@ -1,8 +1,6 @@
 """Machine with Gaussian visible and binary hidden units, trained with chains from noise.
 
-Its parameters are those of Eq. 1 of Liao et al. (2022): components C, intercepts b of the hidden
-units, means mu and variances of the visible ones. The machine has the weights C / variances, the
-fields mu / variances and the precisions 1 / variances.
+Its parameters are those of Eq. 1 of Liao et al. (2022).
 """
 
 import math
@@ -98,8 +96,8 @@ def parameters_from(components, intercept_hidden=None, intercept_visible=None, v
 class MeanVariance(NaturalParameters):
     """Learning of the means and log-variances of Gaussian visible units.
 
-    The parameters are C, mu, log sigma**2 and those of the hidden units. Their gradients (Eqs.
-    14-17 of Liao et al. 2022) follow from the moments by the chain rule. The penalty is on C.
+    The gradients (Eqs. 14-17 of Liao et al. 2022) follow from the moments by the chain rule. The
+    penalty is on C.
     """
 
     is_natural = False
@@ -144,11 +142,11 @@ class MeanVariance(NaturalParameters):
 class GaussianBernoulliRBM(BaseRBM):
     """Restricted Boltzmann machine with Gaussian visible and binary hidden units.
 
-    p(v, h) ∝ exp(-Σ (v - b)² / (2σ²) + h' W (v / σ²) + c' h), with W = ``components_``, b =
-    ``intercept_visible_``, σ² = ``variances_`` and c = ``intercept_hidden_``, so that given h the
-    visible units are normal with means b + W' h and variances σ² (Eq. 1 of [1]_, whose b and μ are
-    our c and b). The variances are learned. By default chains of the model phase start at noise, so
-    that the model generates from noise. Parameters and results are in the units of the data.
+    p(v, h) ∝ exp(-Σ (v - b)² / (2σ²) + h' W (v / σ²) + c' h), with W = ``components_``,
+    b = ``intercept_visible_``, σ² = ``variances_`` and c = ``intercept_hidden_``: given h the
+    visible units are normal with means b + W' h and variances σ², which are learned (Eq. 1 of [1]_,
+    whose b and μ are our c and b). By default chains of the model phase start at noise, from which
+    the model then generates. Parameters and results are in the units of the data.
 
     Read more in the :ref:`User Guide <gaussian_bernoulli_rbm>`.
 
@@ -159,30 +157,28 @@ class GaussianBernoulliRBM(BaseRBM):
     inference : {"gibbs_langevin", "langevin", "gibbs"} or Sampler, default="gibbs_langevin"
         Sampler of the model phase: Langevin dynamics of v given h, alternating with draws of h
         (Alg. 2); Langevin dynamics on the marginal energy (Alg. 1); block Gibbs sampling (Alg. 5).
-        A name stands for a sampler with ``n_steps=20``, ``burn_in=0`` and ``adjust_after=None``. An
-        object sets these, the start of the chains and the step size, as in
-        ``GibbsLangevin(step_size=0.2, n_steps=100, start="persistent")``. By default, chains start
-        at normal noise with the means and variances of the data (modified CD). Chains with
-        ``start="tempered"`` use Gibbs sampling, without the bias of Langevin steps.
+        A name stands for ``n_steps=20``, ``burn_in=0`` and ``adjust_after=None``; an object sets
+        these and others, as ``GibbsLangevin(step_size=0.2, n_steps=100, start="persistent")``. By
+        default chains start at normal noise with the means and variances of the data (modified CD).
+        Chains with ``start="tempered"`` use Gibbs sampling.
     gradient : {"marginal", "joint"}, default="marginal"
         Whether the moments have expected hidden units (Alg. 4) or draws of them (Alg. 3).
     standardize : bool, default=True
-        Whether training has coordinates in which each column of the first data has mean 0 and
-        standard deviation 1, so that the first call of ``partial_fit`` should have many rows. False
-        takes columns as they are, as the code of [1]_ does where one mean and one deviation scale
-        all pixels; chains then start at standard normal noise.
+        Whether columns are standardized in training, by the first data: the first call of
+        ``partial_fit`` should have many rows. False takes columns as they are, like the code of
+        [1]_, and chains then start at standard normal noise.
     {optimizer}
-        Adam [2]_ keeps weak hidden units from dying out, and reaches higher likelihoods. A name
-        stands for an optimizer with ``alpha=0.0``, ``schedule="cosine"`` and
-        ``max_grad_norm=10.0``. Gradients are not centred, and parameters are not averaged.
+        Adam [2]_ keeps weak hidden units alive, and reaches higher likelihoods. A name stands for
+        one with ``alpha=0.0``, ``schedule="cosine"`` and ``max_grad_norm=10.0``. Gradients are not
+        centred, and parameters are not averaged.
     {learning_rate = 0.01}
     {batch_size = 100}
     {n_iter = 50}
     {early_stopping}
     init : "random" or fitted estimator, default="random"
-        Initial parameters. "random" draws a row of the data for each hidden unit, along which
-        its component points, with the hidden bias such that the unit is on with probability 1/2
-        halfway from the mean to the row; variances are those of the data.
+        Initial parameters. "random" draws a row of the data for each hidden unit, whose component
+        points to it, and which is on with probability 1/2 halfway from the mean to the row;
+        variances are those of the data.
     {warm_start}
     {verbose}
     {random_state}
@@ -198,8 +194,7 @@ class GaussianBernoulliRBM(BaseRBM):
     variances_ : array of shape (n_features,)
         Variances σ² of the visible units given the hidden ones.
     noise_mean_, noise_scale_ : array of shape (n_features,)
-        Mean and standard deviation of the noise that :meth:`sample` starts at: those of the first
-        training data, or 0 and 1 with ``standardize=False``.
+        Mean and standard deviation of the noise that :meth:`sample` starts at.
     {units_}
     {visible_means_}
     {starts_}

@@ -41,10 +41,7 @@ def _hash(model):
 
 
 def keep_runs(model, density):
-    """Keep log Z by the runs of a fit that has ended with a density.
-
-    With it comes a hash, since users may change the parameters later.
-    """
+    """Keep log Z by the runs of a fit, with a hash, as users may change the parameters later."""
     moved = _log_weight(model.density_) - _log_weight(density)
     model._runs_of_fit = _hash(model), density.runs + moved
 

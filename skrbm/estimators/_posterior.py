@@ -62,9 +62,8 @@ _IMPUTE_SWEEPS, _IMPUTE_DAMPING = 1000, 0.2
 def chains_of(model, method, n_steps, rng, is_free=False):
     """Return a function of visible values where chains start, which returns those where they end.
 
-    ``method`` is "gibbs", "tempering" (or such an object), or "auto": tempering if the model has a
-    ladder, or if its chains do not mix and it is small. With ``is_free`` chains may start elsewhere
-    instead: at samples of a ladder. ``n_steps`` of None are 100, and fewer for these.
+    ``method`` and ``n_steps`` are those of ``sample``. With ``is_free`` chains may start at samples
+    of a ladder instead.
     """
     machine = model.machine_
     check_has_integral(machine)
@@ -88,9 +87,8 @@ def chains_of(model, method, n_steps, rng, is_free=False):
 def _method_that_mixes(model):
     """Return "gibbs", or "tempering" for a small machine whose chains do not mix.
 
-    A larger machine gives a warning. Chains that do not mix are still where they were after 50
-    sweeps, along one of the main directions in which they differ. They start at ``starts_``, and in
-    a small machine also at independent units, which may lead to other modes.
+    Such chains are still where they were after 50 sweeps, along one of the main directions in which
+    they differ. In a small machine they also start at independent units, for other modes.
     """
     machine, sampler = model.machine_, Gibbs()
     is_small = math.prod(machine.n_units) <= _MOST_WEIGHTS
@@ -196,8 +194,8 @@ def drawn_given(model, X, *, init, n_steps, random_state, method="auto"):
 def imputed(model, X, method, n_steps, random_state):
     """Return X with NaN replaced by means given the observed values of the row, in blocks of rows.
 
-    By "auto" these come from the equations of the model, or where it has none from exact sums in
-    rows where these are cheap, and elsewhere from chains.
+    By "auto" these come from the model's equations, from exact sums where these are cheap, or from
+    chains.
     """
     is_auto, machine = method == "auto", model.machine_
     equations = model._own_fixed_point() if is_auto else None
@@ -240,10 +238,7 @@ def imputed(model, X, method, n_steps, random_state):
 
 
 def _exact_means(machine, X, observed, layer, estimate):
-    """Return means of a layer given the observed values, exactly where few units are summed over.
-
-    Elsewhere they are ``estimate(rows, observed)``.
-    """
+    """Return means of a layer given the observed values: exact sums, or where long estimates."""
     double = machine.astype(namespace(X).float64)
     most = most_units(double, N_STEPS)
     _, means, exact = exact_sums(double, cast(X, double.dtype), observed, most, layer)
@@ -255,10 +250,7 @@ def _exact_means(machine, X, observed, layer, estimate):
 
 
 def hidden_means(model, X):
-    """Return E[h | the observed values] of rows with NaN, X as the machine's units take it.
-
-    Where they are not exact, they come from the equations of the model or else from Gibbs chains.
-    """
+    """Return E[h | the observed values]: exactly, by the model's equations or by Gibbs chains."""
     machine, method = model.machine_, model._own_fixed_point()
     filling, parts = machine.units[0].mean(machine.thetas[0]), []
 

@@ -18,10 +18,10 @@ _JOINT_COLUMNS = 200  # most columns of "gaussian" units that have a precision m
 class RBM(BaseRBM):
     """Restricted Boltzmann machine for binary, real, categorical or count data.
 
-    A density model of the rows of X with hidden units, whose means are features. It is trained by
-    maximum likelihood, by default with persistent Gibbs chains and an automatic step length.
-    The density is p(v, h) ∝ exp(h' W v + b' v + c' h) relative to independent units, with
-    W = ``components_``, b = ``intercept_visible_`` and c = ``intercept_hidden_``.
+    A density model of the rows of X with hidden units, whose means are features:
+    p(v, h) ∝ exp(h' W v + b' v + c' h) relative to independent units, with W = ``components_``,
+    b = ``intercept_visible_`` and c = ``intercept_hidden_``. It is trained by maximum likelihood,
+    by default with persistent Gibbs chains and an automatic step length.
 
     Read more in the :ref:`User Guide <rbm>`.
 
@@ -34,10 +34,9 @@ class RBM(BaseRBM):
         ``Gaussian(covariance="full")``, whose columns share a precision matrix; ``Gaussian()`` has
         one precision for each column.
     n_iter : int or "auto", default="auto"
-        Number of epochs. "auto" is 40, or more with few rows: with an automatic step length and
-        chains, as many as make 1000 steps. Where columns share a precision matrix, they make at
-        least 3000 steps times the fraction of observed values; elsewhere the number is divided by
-        that fraction, or by 0.2 if it is smaller.
+        Number of epochs. "auto" is 40, or with an automatic step length and chains as many as make
+        1000 steps if these are more, divided by the fraction of observed values, or by 0.2 if that
+        is smaller; where columns share a precision matrix, 3000 steps times that fraction.
     {early_stopping}
     {random_state}
 
@@ -64,14 +63,13 @@ class RBM(BaseRBM):
             default="gibbs"
         How the moments of the model are estimated: by Markov chains (block Gibbs sampling with
         persistent chains or contrastive divergence, Langevin dynamics, parallel tempering) or by
-        fixed points (TAP, naive mean field, belief propagation). An object of
-        :mod:`skrbm.inference` also sets the number of steps and chains and where they start, such
-        as ``Gibbs(n_steps=5, n_chains=200, start="weighted")`` or ``TAP(max_iter=50)``.
+        fixed points (TAP, naive mean field, belief propagation). Objects of :mod:`skrbm.inference`
+        set steps, chains and starts, such as ``Gibbs(n_steps=5, n_chains=200, start="weighted")``
+        or ``TAP(max_iter=50)``.
 
         By default chains are persistent, and fixed points start at data. With an automatic step
-        length, chains of discrete units are checked after a fifth and after half of the epochs: if
-        they do not mix, as many epochs are tried with tempered and with weighted chains, and the
-        best model is kept.
+        length, chains of discrete units are checked after a fifth and a half of the epochs: if they
+        do not mix, tempered and weighted chains are tried too, and the best model is kept.
     {optimizer}
     {learning_rate = "auto"}
     batch_size : int, default=100

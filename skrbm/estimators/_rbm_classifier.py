@@ -46,7 +46,7 @@ class LabelledRBM(RBM):
     _shown_as = "RBMClassifier"
 
     def _encode(self, X, reset=False, *, sparse=True, **can):
-        """Return rows that RBMClassifier has checked; in sparse ones labels may be NaN."""
+        """Return rows that RBMClassifier has checked."""
         if reset:
             self.n_features_in_ = X.shape[1]
         return X if sparse else dense(X)

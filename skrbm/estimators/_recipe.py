@@ -19,45 +19,21 @@ _MOST_OF_ONE = 0.5  # energy of one coupling between units whose values are the 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an estimator trains with. It is made and checked once in each fit.
-
-    Parameters
-    ----------
-    phase, optimizer
-    parameters : NaturalParameters, default=NATURAL
-        Which parameters the optimizer sees.
-    coordinates : Coordinates, default=None
-        In which the machine is trained; None for those of the data.
-    labels : LabelColumns, default=None
-        Columns of labels.
-    fallbacks : tuple of ModelPhase, default=()
-        With which learning restarts where the chains of ``phase`` do not mix.
-    noise : tuple of two arrays, default=None
-        Mean and standard deviation of noise at which chains start, as they are published.
-    deviation : float, default=0.01
-        Standard deviation of the first weights.
-    is_spread : bool, default=False
-        Whether first weights between binary units are as large as :func:`spread` makes them.
-    sample_values : bool, default=False
-        Whether values of bits between 0 and 1 are probabilities.
-    """
+    """What an estimator trains with. It is made and checked once in each fit."""
 
     phase: ModelPhase
     optimizer: Any
-    parameters: Any = NATURAL
-    coordinates: Coordinates | None = None
-    labels: Any = None
-    fallbacks: tuple = ()
-    noise: Any = None
-    deviation: float = 0.01
-    is_spread: bool = False
-    sample_values: bool = False
+    parameters: Any = NATURAL  # what the optimizer sees
+    coordinates: Coordinates | None = None  # of training; None for those of the data
+    labels: Any = None  # LabelColumns
+    fallbacks: tuple = ()  # phases with which learning restarts if the chains do not mix
+    noise: Any = None  # its mean and standard deviation, at which chains start
+    deviation: float = 0.01  # of the first weights
+    is_spread: bool = False  # whether first weights between binary units are those of `spread`
+    sample_values: bool = False  # whether values of bits between 0 and 1 are probabilities
 
     def rows_of_state(self, batch_size, n_rows, n_columns, part=1.0):
-        """Return how many rows the state of the model phase has for data of ``n_rows``.
-
-        ``part`` is that of all rows that this process has, and so that of all chains.
-        """
+        """Return the rows of the state of the phase, of which this process has ``part``."""
         n = self.phase.n_states
         n = min(batch_size, n_rows, most_rows(n_columns)) if n is None else n
         return n if part == 1 else max(1, round(part * n))
@@ -124,10 +100,7 @@ def layer_sizes(n_components):
 
 
 def check_layers(machine, units, sizes, n_components):
-    """Raise ValueError if a resumed fit asks for other sizes or units than the machine has.
-
-    Bounds that are not given stay as they are.
-    """
+    """Raise ValueError if a resumed fit asks for other sizes or units than the machine has."""
     _, *fitted = machine.n_units
     if fitted != sizes:
         single = isinstance(n_components, Integral) and len(fitted) == 1
@@ -143,11 +116,9 @@ def check_layers(machine, units, sizes, n_components):
 def spread(machine):
     """Return a machine of weights so large that its hidden units tell rows apart from the start.
 
-    If they all begin alike, most learn the same few directions of the data. The weights are those
-    between deviations of the units from their means without couplings, which stay what they are to
-    first order. As standard deviations, the energy of all couplings is 0.375 for each hidden unit,
-    and at most a tenth of the number of columns; and that of one coupling is 0.5 at most, for data
-    of which nearly all columns are nearly constant.
+    If they all begin alike, most learn the same few directions. Visible and hidden means stay what
+    they are to first order. The standard deviation of the energy of all couplings is 0.375 for each
+    hidden unit, and at most a tenth of the number of columns; that of one coupling at most 0.5.
     """
     (W,), (own, hidden) = machine.weights, machine.thetas
     xp = namespace(W)

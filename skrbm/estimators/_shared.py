@@ -25,6 +25,12 @@ _SHARED = {
         ``TruncatedGaussian(-3, 3)`` or ``Binomial(5)``; bounds are by default those of the data.
         ``Categorical(sizes)`` is for categories, ``Poisson()`` for counts.
 """,
+    "handle_unknown": """\
+    handle_unknown : {"warn", "ignore", "error"}, default="warn"
+        Treatment of categories that were not in the first X: "warn" warns, treats them as missing,
+        and scores them as a value that one of n + 1 rows has, where n rows were fitted; "ignore"
+        treats them as missing; "error" raises an error.
+""",
     "hidden": """\
     hidden : str or Unit, default="bernoulli"
         Hidden units, by name or as an object, as for ``visible``. Bounds are by default [-1, 1], or
@@ -135,6 +141,7 @@ CONSTRAINTS = {
     "n_components": [Interval(Integral, 1, None, closed="left")],
     "visible": [StrOptions(set(UNITS)), Unit],
     "hidden": [StrOptions(set(UNITS)), Unit],
+    "handle_unknown": [StrOptions({"warn", "ignore", "error"})],
     "inference": [StrOptions(set(method_names(FixedPoint, Sampler))), FixedPoint, Sampler],
     "optimizer": [StrOptions(set(OPTIMIZERS)), Optimizer],
     "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
@@ -214,14 +221,6 @@ def optimizer_of(estimator):
     return kind(**{field.name: own[field.name] for field in fields(kind) if field.name in own})
 
 
-def _named_optimizer(estimator):
-    """Return how the optimizer that an estimator has by name is written as an object."""
-    found = optimizer_of(estimator)
-    values = [(field.name, getattr(found, field.name), field.default) for field in fields(found)]
-    changed = ", ".join(f"{name}={value!r}" for name, value, usual in values if value != usual)
-    return f"{type(found).__name__}({changed})"
-
-
 class Estimator(BaseEstimator):
     """scikit-learn's estimator, with clear errors about objects among the parameters."""
 
@@ -256,9 +255,7 @@ class Estimator(BaseEstimator):
                     raise ValueError(
                         f"{key} cannot be set, since {name} is None: set {name} to an object first"
                     )
-                first = (
-                    f": set {name}={_named_optimizer(self)} first" if name == "optimizer" else ""
-                )
+                first = f": set {name}={optimizer_of(self)} first" if name == "optimizer" else ""
                 raise ValueError(
                     f"{key} needs an object with parameters for {name}, not {own[name]!r}{first}"
                 )

@@ -17,10 +17,8 @@ class TabularRBM(BaseRBM):
 
     X is a DataFrame of pandas or polars, or an array. Each column has units of its own kind
     (:class:`~skrbm.units.ColumnUnits`): bits, categories, ratings, counts or real values. Missing
-    values (NaN, None or NA) are latent variables.
-
-    :meth:`sample` generates synthetic tables and :meth:`impute` completes tables, with the column
-    names and dtypes of X.
+    values (NaN, None or NA) are latent variables. :meth:`sample` and :meth:`impute` return tables
+    with the column names and dtypes of X.
 
     Read more in the :ref:`User Guide <tabular_rbm>`.
 
@@ -30,48 +28,39 @@ class TabularRBM(BaseRBM):
         Number of hidden units.
     kinds : "auto" or dict, default="auto"
         Kinds of columns by name or, if no name is a number, by position; others follow from the
-        dtypes.
-        "binary" are booleans, or two values that are not floats; "categorical" are strings,
+        dtypes. "binary" are booleans, or two values that are not floats; "categorical" are strings,
         objects and pandas or polars categories.
 
-        Whole numbers of a range of at most 20 are "discrete", with a weight for each value, if at
-        most a third of the rows is missing, and there are at least 50 rows for each value; or at
-        least 20, if the shares of the values predict held-out rows better than a beta-binomial
-        distribution; else
-        "rating", binomial from the smallest to the largest. Floats with missing values are integers
-        here if they are whole with a range of at most 20.
+        Whole numbers, also floats with missing values, of a range of at most 20 are "discrete",
+        with a weight for each value, if at most a third of the rows is missing, and there are at
+        least 50 rows for each value; or at least 20, if the shares of the values predict held-out
+        rows better than a beta-binomial distribution; else "rating", binomial from the smallest to
+        the largest.
 
-        All other numbers are "spiked" if one value is in a tenth of the rows and in twice as many
-        as any other, which the units then have with a probability of its own; "skewed" if a power
-        (Yeo and Johnson 2000) brings them nearer to a normal distribution by 0.1 nats a row, whose
-        values are then those of the units; or "real". Integers are rounded.
+        All other numbers are "spiked" if one value, which then has a probability of its own, is in
+        a tenth of the rows and in twice as many as any other; "skewed" if a power (Yeo and Johnson
+        2000), which is then learned, brings them nearer to a normal distribution by 0.1 nats a row;
+        or "real". Integers are rounded.
 
         Only if asked for: "count", whole numbers from 0 on without a bound (Poisson); "positive",
-        real from 0 on; "bounded", real from the smallest to the largest value.
-        Methods that do not take "discrete" and "spiked" columns, such as "tap", have these only if
-        asked for.
+        real from 0 on; "bounded", real from the smallest to the largest value; and with methods
+        that do not take them, such as "tap", "discrete" and "spiked".
     covariance : {"diag", "full"}, default="diag"
         Whether "real" and "skewed" columns are independent given the hidden units, or share a
         precision matrix (:class:`~skrbm.units.Gaussian`).
-    handle_unknown : {"warn", "ignore", "error"}, default="warn"
-        Treatment of categories that were not in the first X: "warn" warns, treats them as missing,
-        and scores them as a value that one of n + 1 rows has, where n rows were fitted; "ignore"
-        treats them as missing; "error" raises an error.
+    {handle_unknown}
     {hidden}
     inference : {"gibbs", "pcd", "cd", "tempering", "naive_mean_field", "tap"} or object, \
             default="gibbs"
-        How the moments of the model are estimated, as in :class:`RBM`. By default chains are
-        weighted in tables with real columns; in others they are persistent, and tempered or
-        weighted after a restart if these do not mix. The method must support all kinds of the
-        columns.
+        How the moments of the model are estimated, as in :class:`RBM`, but chains are weighted by
+        default in tables with real columns. The method must support all kinds of the columns.
     {optimizer}
     {learning_rate = "auto"}
     {batch_size = 100}
     n_iter : int or "auto", default="auto"
-        Number of epochs. "auto" is 100, or as many as make 1000 steps if these are more, and
-        in large tables as many as make 4000 steps, but not less than 40. Unless real columns share
-        a precision matrix, it is divided by the fraction of observed values, or by 0.2 if that is
-        smaller.
+        Number of epochs. "auto" is 100, or as many as make 1000 steps if these are more, and in
+        large tables as many as make 4000 steps, but not less than 40. Unless real columns share a
+        precision matrix, it is divided by the fraction of observed values, or by 0.2 if smaller.
     {early_stopping}
     {warm_start}
     {verbose}
@@ -81,14 +70,14 @@ class TabularRBM(BaseRBM):
     ----------
     components_ : array of shape (n_components, n_encoded)
         Weights to the columns of the units: one for each column of X, but for a categorical or
-        discrete one, which has one for each of its values, and a spiked one, which has one for
-        whether it has another value than the spike, and one for this value.
+        discrete one, which has one for each value, and a spiked one, which has one for whether its
+        value is not the spike, and one for this value.
     {intercept_hidden_}
     intercept_visible_ : array of shape (n_encoded,)
         Biases of the columns of the units.
     precision_visible_ : array of shape (n_encoded,) or (n_encoded, n_encoded)
-        Only if there are real columns, as in :class:`RBM`, but of the standardized columns; 0 for
-        columns of other kinds. With ``covariance="full"`` it is a matrix.
+        Only with real columns: their precisions, standardized, and 0 for columns of other kinds. A
+        matrix with ``covariance="full"``.
     {others_hidden_}
     kinds_ : dict
         The kind of each column of X by its name, or by its number.
@@ -96,7 +85,7 @@ class TabularRBM(BaseRBM):
     visible_means_ : array of shape (n_encoded,)
         Means of the columns of the units in the training data; absent after ``from_parameters``.
     starts_ : array of shape (n_states, n_encoded)
-        Visible values of the chains, or of the starts of solutions, of the last batch.
+        As in :class:`RBM`.
     {ladder_}
     {n_iter_}
     {history_}
@@ -126,7 +115,6 @@ class TabularRBM(BaseRBM):
         "n_iter": N_ITER_OR_AUTO,
         "kinds": [StrOptions({"auto"}), dict],
         "covariance": [StrOptions({"diag", "full"})],
-        "handle_unknown": [StrOptions({"warn", "ignore", "error"})],
     }
     init, _fewest_batches, _usual_epochs = "random", 3, 100
 

@@ -33,9 +33,8 @@ class TAPRBM(BaseRBM):
         Equations whose fixed points give the moments of the model: TAP of second or third order,
         naive mean field, or belief propagation for binary units; or an object such as
         ``TAP(max_iter=50, tol=1e-6, damping=0.5, start="data", n_starts=100)``. By default
-        iterations start at the states of persistent Gibbs chains. A name stands for at most two
-        sweeps in training, since these chains are in the modes already, or for ten if hidden units
-        have no bounds.
+        iterations start at persistent Gibbs chains, so that a name stands for at most two sweeps in
+        training, or ten if hidden units have no bounds.
     {optimizer}
         A name stands for one with ``alpha=0.005`` and ``schedule="linear"``, "sgd" also for
         ``momentum=0.5``.
@@ -62,10 +61,9 @@ class TAPRBM(BaseRBM):
     {ladder_}
     {n_iter_}
     {history_}
-        Of the equations ``tap_log_likelihood`` (nats per sample, of at most 1000 rows, where the
-        last batch's sweeps ended; not with missing values), ``n_unconverged`` (mean number of
-        starts of a batch that had not converged, nearly all with the default two sweeps) and
-        ``n_sweeps`` (their mean number).
+        Of the equations ``tap_log_likelihood`` (nats per sample, of at most 1000 rows without
+        missing values, where the last batch's sweeps ended), ``n_unconverged`` (mean number of
+        starts of a batch, nearly all with two sweeps) and ``n_sweeps`` (their mean number).
     {features_in_}
 
     See Also

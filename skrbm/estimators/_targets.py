@@ -28,14 +28,13 @@ class Targets:
     """Map between targets and values of visible units.
 
     Targets are binary outputs, each a unit, in two dimensions; or in one dimension a label, whose
-    ``classes`` are columns of which one is 1, or one unit if they are two and ``one_unit`` is true.
-    ``unlabelled`` marks a missing label, besides NaN and None.
+    classes are columns of which one is 1.
     """
 
     classes: Any
     ndim: int = 1
-    one_unit: bool = False
-    unlabelled: Any = None
+    one_unit: bool = False  # whether the two classes of a label are one unit
+    unlabelled: Any = None  # marks a missing label, besides NaN and None
 
     @property
     def unit(self):
@@ -97,9 +96,8 @@ def _is_missing(y, unlabelled):
 def check_targets(y, X, owner, *, labels_missing=False, unlabelled=None):
     """Return targets as a checked NumPy array, or sparse outputs in CSR format.
 
-    They are binary outputs in two dimensions, of 0, 1 and NaN; or one label of each row. A column
-    is taken for labels, with scikit-learn's warning. Dense outputs become float32 where some are
-    missing, else uint8. ``owner`` is the name of the estimator.
+    They are binary outputs in two dimensions, dense as float32 where some are missing, else uint8;
+    or one label of each row, which may be a column. ``owner`` is the name of the estimator.
     """
     if y is None:
         raise ValueError(f"{owner} requires y to be passed, but the target y is None")
@@ -147,10 +145,7 @@ def _check_outputs(y):
 
 
 def targets_of(y, classes=None, *, unlabelled=None, one_unit=False):
-    """Return the :class:`Targets` that checked targets of the rows of all ranks are.
-
-    With ``one_unit`` two classes are one unit. ``classes`` are by default those found.
-    """
+    """Return the :class:`Targets` that checked targets of the rows of all ranks are."""
     if y.ndim == 2:
         return Targets(np.arange(y.shape[1]), ndim=2)
     parts = ranks().gather(np.unique(_plain(y[~_is_missing(y, unlabelled)])))
@@ -167,8 +162,7 @@ def targets_of(y, classes=None, *, unlabelled=None, one_unit=False):
 def targets_from(classes, n_outputs):
     """Return the :class:`Targets` of a machine with so many visible units.
 
-    ``classes`` are those of a label, one for each unit or two of one unit; None is for outputs. One
-    unit alone is a label, as a column of targets is one.
+    ``classes`` of None are outputs, but one unit alone is a label.
     """
     if classes is None and n_outputs > 1:
         return Targets(np.arange(n_outputs), ndim=2)
@@ -188,9 +182,6 @@ def check_known(V):
 
 
 def known_values(V, index, reference):
-    """Return (visible values of rows, which are known or None if all are), as ``reference`` is.
-
-    Missing values become 0.
-    """
+    """Return (visible values of rows, 0 where missing, and which are known or None if all are)."""
     V = from_numpy(dense_rows(V, index, np.float32), reference)  # 0, 1 and NaN
     return split_missing(cast(V, reference.dtype))

@@ -16,7 +16,6 @@ def keeps_features(method):
     """Put all attributes back if a fit ends before anything is published.
 
     An interruption gets a note that says what it leaves, of the outermost estimator that fits.
-    Raises ValueError where several processes fit an estimator that learns in one only.
     """
 
     @wraps(method)
@@ -79,11 +78,7 @@ def _of_interruption(estimator, is_new):
 
 
 def trainer_of(estimator, learner, optimizer, publish, attributes, **options):
-    """Return the :class:`Trainer` of a fit, with the history and the rate of an estimator.
-
-    The rate is a function of the fraction of the epochs. With ``learning_rate="auto"`` it is the
-    factor on what is found in training.
-    """
+    """Return the :class:`Trainer` of a fit, with the history and the rate of an estimator."""
     prints = estimator.verbose and ranks().rank == 0
     name = getattr(estimator, "_shown_as", type(estimator).__name__)
     record = recorder(estimator.history_, name if prints else None)
@@ -96,10 +91,7 @@ def trainer_of(estimator, learner, optimizer, publish, attributes, **options):
 
 
 def seeds_of_fit(random_state):
-    """Return the seed of evaluations, the same on all ranks, and that of batches and chains.
-
-    The former is made of plain values, which copies and files keep.
-    """
+    """Return the seed of evaluations, plain values that all ranks have, and that of learning."""
     evaluation, seed = ranks().first(seed_sequence(random_state)).spawn(2)
     own = seed if ranks().size == 1 else seed.spawn(ranks().size)[ranks().rank]
     return evaluation.state, own
@@ -139,11 +131,7 @@ def check_settings_of_ranks(estimator, resumes, progress=None):
 
 
 def prepare_fit(estimator):
-    """Return how ``fit`` starts: (progress, whether it resumes training).
-
-    ``progress`` is that of an interrupted fit, which :func:`skrbm.persistence.resume` has set;
-    else None.
-    """
+    """Return the progress of an interrupted fit or None, and whether ``fit`` resumes training."""
     progress = vars(estimator).pop("_progress", None)
     resumes = progress is not None or (estimator.warm_start and hasattr(estimator, "_training"))
     check_settings_of_ranks(estimator, resumes, progress)
@@ -151,10 +139,7 @@ def prepare_fit(estimator):
 
 
 def for_callbacks(estimator, X, y, rows, training, progress, n_iter):
-    """Return what callbacks of a fit need, options of :class:`Trainer`.
-
-    To be called before the fit draws a number. ``X`` and ``y`` are the data as callbacks see them.
-    """
+    """Return options of :class:`Trainer` for callbacks, before the fit draws a number."""
     first = copy.deepcopy(training.rng)
     return {
         "context": estimator._init_callback_context(max_subtasks=n_iter),

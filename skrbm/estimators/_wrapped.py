@@ -17,10 +17,7 @@ _N_STEPS, _FEWEST_PASSES = 500, 20  # of defaults; further steps hardly change w
 
 
 def rows_to_fit(sample_weight, X, columns, missing):
-    """Return checked weights, and the rows of a table that have one, also of its columns.
-
-    The weights are None if all are 1, and ``columns`` and ``missing`` if X is sparse.
-    """
+    """Return checked weights, None if all are 1, and the rows of a table that have one."""
     weights = check_weights(sample_weight, X)
     if weights is None or weights.all():
         return weights, X, columns, missing
@@ -33,10 +30,8 @@ def rows_to_fit(sample_weight, X, columns, missing):
 def fit_density(wrapper, X, columns, random_state, publish, weights=None, **options):
     """Fit a copy of the estimator of a wrapper, or the default one, to a table, and publish it.
 
-    ``columns`` are those of X, of which none is empty; None if X is sparse. The estimator has
-    ``random_state`` if it has no own one. ``publish(estimator)`` is also called after an
-    interruption, if this leaves the parameters of an epoch. ``options`` are those of
-    :func:`default_density`.
+    It has ``random_state`` if it has no own one. ``publish(estimator)`` is also called after an
+    interruption that leaves the parameters of an epoch.
     """
     density = wrapper.estimator
     density = default_density(X, columns, **options) if density is None else clone(density)
@@ -55,10 +50,7 @@ def fit_density(wrapper, X, columns, random_state, publish, weights=None, **opti
 
 
 def default_density(X, columns, n_components=64, is_table=False):
-    """Return a machine with the units that the columns of X need, of tables if ``is_table``.
-
-    That of a sparse X, which has zeros and ones, has bits.
-    """
+    """Return a machine with the units that the columns of X need, bits if X is sparse."""
     n_batches = max(3, -(-X.shape[0] // 100))
     common = {"n_components": n_components, "n_iter": max(_FEWEST_PASSES, _N_STEPS // n_batches)}
     if sp.issparse(X):

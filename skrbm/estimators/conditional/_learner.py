@@ -73,9 +73,8 @@ class LabelledRows(DistinctRows):
 class ConditionalLearner(BatchLearner):
     """Gradient ascent on an objective of targets given features.
 
-    The state of its training is the largest number of sweeps, which predictions need too.
-    ``objective`` and ``decision`` return the :class:`Objective` and what predicts, by that number,
-    and ``sweeps`` the number by epoch, counted from 1.
+    The state of its training is the largest number of sweeps, which ``sweeps`` returns by epoch,
+    from 1, and of which ``objective`` and ``decision``, what predicts, are functions.
     """
 
     def __init__(self, objective, decision, sweeps, optimizer, **options):
@@ -150,9 +149,8 @@ def _inference_errors(training):
 def energy_change(machine, X, V, observed, rng):
     """Draw outputs given features, and return how their free energies change, a function.
 
-    It takes another machine and returns the changes to it, less the mean of their row, a float64
-    ndarray whose variance is that given the features, without a bias. The targets V, from which
-    chains start, count as draws too: they show where all chains are in one state.
+    Of another machine it returns the changes less the mean of their row, float64, whose variance is
+    that given the features. The targets V, from which chains start, count as draws too.
     """
     given, xp = machine.given(X), namespace(V)
     if observed is not None:

@@ -66,10 +66,7 @@ class ConditionalMachine:
         return ConditionalMachine(self.units, *leaves)
 
     def given(self, X):
-        """Return the machine p(v, h | x) with fields for each row x of a dense or sparse X.
-
-        Raises ValueError if a field is not finite.
-        """
+        """Return the machine p(v, h | x) with fields for each row x; ValueError if not finite."""
         visible = matmul(X, self.coef_visible.T) + self.intercept_visible
         hidden = matmul(X, self.coef_hidden.T) + self.intercept_hidden
         for field in (visible, hidden):
@@ -107,10 +104,7 @@ def is_one_label(machine):
 
 
 class ConditionalGradient(Gradient):
-    """Gradient of the log-likelihood by W, A, B, b and c, by moments that have a row for each of X.
-
-    ``given`` is the machine given the features X. The penalty is on what multiplies: W, A and B.
-    """
+    """Gradient of the log-likelihood by W, A, B, b and c, by moments of ``given`` for rows of X."""
 
     n_penalised = ConditionalMachine.n_penalised
 
@@ -135,7 +129,7 @@ class ConditionalGradient(Gradient):
 
 
 def random_machine(unit, n_hidden, n_features, field, rng, reference):
-    """Return a machine with random W and B, whose outputs do not depend on features otherwise.
+    """Return a machine with random W and B.
 
     Fields of hidden units have a variance of at most 1 by features of variance 1, and as much by
     outputs with the biases ``field``: smaller ones were slower to learn.

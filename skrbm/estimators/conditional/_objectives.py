@@ -1,8 +1,6 @@
-"""Objectives of conditional machines, and the inference that they need.
+"""Objectives of conditional machines (Ping and Ihler 2017, Sec. 4), and their inference.
 
-Given the features of some rows, the machine is an ordinary one with fields for each row, ``given``:
-its marginals, maxima, draws and partition functions come first. Each objective, a loss of Ping and
-Ihler (2017, Sec. 4), is a pair of moments whose difference is the gradient.
+Given the features of some rows, the machine is an ordinary one with fields for each row, ``given``.
 """
 
 import warnings
@@ -59,8 +57,7 @@ class Found(NamedTuple):
 def infer(method, given, moments=False):
     """Return what a fixed point finds, as :class:`Found`.
 
-    Belief propagation is exact for one label, and without hidden units, where it serves for all
-    other methods too: not each of them takes such a machine.
+    Without hidden units belief propagation is exact, and serves for all methods.
     """
     has_hidden, pair_moments = given.n_units[1] > 0, None
     if has_hidden and not isinstance(method, BeliefPropagation):
@@ -97,7 +94,7 @@ def infer(method, given, moments=False):
 def infer_jointly(method, given):
     """Return the most probable values of all outputs, hidden units summed out, as :class:`Found`.
 
-    All values of few outputs are tried; ``method`` is mixed-product belief propagation of many.
+    All values of few outputs are tried.
     """
     if is_one_label(given) or not 1 < given.n_units[0] <= _MAX_DECIDED:
         return infer(method, given)
@@ -180,10 +177,7 @@ class Objective:
         return self.marginals(given)
 
     def phases(self, given, V, observed, rng):
-        """Return data moments, moments of the machine and numbers for the history.
-
-        Targets V are known where ``observed``, all of them if that is None.
-        """
+        """Return data moments, moments of the machine and numbers for the history."""
         raise NotImplementedError
 
 
@@ -299,8 +293,7 @@ def _share(mask):
 def make_objective(name, inference, n_sweeps):
     """Return the objective of a name with the inference of a name, or an object.
 
-    ``n_sweeps`` is the largest number of sweeps of a fixed point given by name, and of the mean
-    field with which objectives that sample predict.
+    Where it samples, it predicts by mean field.
     """
     kinds = look_up("objective", name, OBJECTIVES)
     if isinstance(inference, str):

@@ -443,10 +443,7 @@ class Path(NamedTuple):
 
 
 def _split(rows, fraction, generator):
-    """Return training and validation rows, drawn at random, where copies come to both sides.
-
-    A training set without whole patterns of the data would not have their distribution.
-    """
+    """Return training and validation rows, drawn at random, where copies come to both sides."""
     counts, n = rows.counts, max(1, round(fraction * rows.total))
     if (counts == np.rint(counts)).all():
         held_out = generator.multivariate_hypergeometric(counts.astype(np.int64), n)

@@ -50,7 +50,7 @@ class Subproblem(NamedTuple):
 
     The objective, to be minimised, is minus phi(w) = mean_data softplus(w'v) -
     mean_model softplus(w'v) - alpha / 2 ||w||², the derivative of the penalised mean
-    log-likelihood by the multiplicity of the atom w. ``data`` and ``model`` are WeightedRows.
+    log-likelihood by the multiplicity of the atom w.
     """
 
     data: object
@@ -78,15 +78,12 @@ class Subproblem(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line in the multiplicities of ``base``: counts + step * change for low <= step <= high.
-
-    ``kind`` names it, and ``unit`` is the one that is inserted or shrunk.
-    """
+    """A line in the multiplicities of ``base``: counts + step * change for low <= step <= high."""
 
     kind: str
     base: Mixture
     change: np.ndarray
-    unit: int | None = None
+    unit: int | None = None  # that is inserted or shrunk
     low: float = 0.0
     high: float = 1.0
 
@@ -102,11 +99,10 @@ class Line(NamedTuple):
 
 
 def best_step(slope, change, rows, *, low=0.0, high=1.0, min_ess=0.0):
-    """Return the step in [low, high] that maximises the penalised mean log-likelihood.
+    """Return the step in [low, high] that maximises the log-likelihood, and whether it is cut.
 
-    Along a line it changes by step * slope - log E_model[exp(step * change)], which is concave, for
-    ``change`` at rows of the model. ``min_ess`` bounds the step: it is the smallest effective
-    fraction of the rows under the importance weights. Also returned is whether it does.
+    Along a line this changes by step * slope - log E_model[exp(step * change)], which is concave.
+    It is cut where importance weights have less than ``min_ess``, their effective fraction.
     """
 
     def derivative(step):
@@ -129,12 +125,10 @@ def best_step(slope, change, rows, *, low=0.0, high=1.0, min_ess=0.0):
 
 
 class Growth:
-    """A growing machine: the loop of Alg. 1, step by step, after :meth:`begin`.
+    """A growing machine: the learner of a :class:`~skrbm.learning.Trainer`, by steps of Alg. 1.
 
-    It is the learner of a :class:`~skrbm.learning.Trainer`, whose epochs are its steps. ``data``
-    and ``held_out`` (validation rows, or None) are :class:`Data`, ``rows`` the Rows that all units
-    are trained on, ``model`` a SampledModel or an ExactModel, ``rng`` the generator of random
-    starts; the other parameters are those of :class:`~skrbm.FrankWolfeRBM`.
+    ``data`` and ``held_out`` are :class:`Data`, ``rows`` the Rows that all units are trained on,
+    ``model`` a SampledModel or an ExactModel.
     """
 
     def __init__(
@@ -190,10 +184,7 @@ class Growth:
         return row
 
     def step(self):
-        """Insert a unit, or shrink one; returns a row of the path.
-
-        Its ``reason`` is "inserted", "shrunk", "removed", "refused", or "no unit".
-        """
+        """Insert a unit, or shrink one; returns a row of the path."""
         if self.n_steps and self.n_steps % _ANNEAL_EVERY == 0 and self.step_rule != "joint":
             self.log_z = self.model.anneal(self.mixture, self.base)
             self.samples = self.model.sweep(self.mixture)
@@ -230,7 +221,7 @@ class Growth:
     # -------------------------------------------------------------------- candidate steps
 
     def propose(self):
-        """Return (line, slope, duality gap); the line is None if no unit is worth inserting.
+        """Return (line or None, slope, duality gap).
 
         ``slope`` is phi of the best atom w found. The duality gap is the temperature times
         (phi(w) - E_q phi), where q is the distribution of the units, or of none.
@@ -278,10 +269,7 @@ class Growth:
     # ----------------------------------------------------------------- all units together
 
     def _insert(self, line):
-        """Insert a whole unit, and train all units for some epochs of contrastive divergence.
-
-        These do not see modes away from the data, but the next unit does.
-        """
+        """Insert a whole unit, and train all units for some epochs of contrastive divergence."""
         machine = machine_of(line.at(1.0, self.mixture.bias), self.model.visible)
         rng, rows = self.model.rng, self.rows
         state = _PHASE.init(machine, rng, _BATCH, rows.some(_BATCH, rng)[0])
@@ -299,10 +287,7 @@ class Growth:
     # ------------------------------------------------------------------------ along a line
 
     def search(self, line):
-        """Move along a line, and return whether that was of any use.
-
-        Each part of the step is no longer than importance weights of the samples reach.
-        """
+        """Move along a line, in parts as long as importance weights reach; whether that helped."""
         is_whole, high, done = self.step_rule == "1/t" and line.kind == "inserted", line.high, 0.0
         if is_whole:
             high = 1.0 if self.total is None else 1.0 / (self.n_insertions + 1)
@@ -336,7 +321,7 @@ class Growth:
 
         These are the change of the mean log-weight of the data, penalty included; that of the
         log-weights of the evaluation samples; and what is subtracted from the biases so that the
-        visible means stay constant to first order, which the refit of the biases would do later.
+        visible means stay constant to first order.
         """
         training, evaluation = self.samples
         atoms, change = line.base.atoms, line.log_weights(training)
@@ -374,8 +359,7 @@ class Growth:
 class GrowthMonitor(Monitor):
     """When growth stops, and whether the last machine is kept.
 
-    ``criterion`` is what is monitored: True is the validation score, "free_energy_gap" the gap, and
-    False keeps each machine. ``patience`` counts bad steps, and refused insertions, in a row.
+    ``criterion`` is True for the validation score, "free_energy_gap", or False to keep each.
     """
 
     def __init__(self, criterion, growth, max_units, patience, margin):

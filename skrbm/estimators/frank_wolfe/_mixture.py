@@ -16,10 +16,7 @@ from ...units import Bernoulli, Fractional, Theta
 
 
 class Mixture(NamedTuple):
-    """Atoms, their multiplicities, and the visible biases.
-
-    Mixtures along a line share the arrays of their common atoms.
-    """
+    """Atoms, their multiplicities, and the visible biases."""
 
     units: Sequence
     counts: np.ndarray
@@ -39,10 +36,7 @@ class Mixture(NamedTuple):
 
 
 def machine_of(mixture, like):
-    """Return a mixture as a machine in the library and dtype of the array ``like``.
-
-    Units with multiplicity 0 are left out.
-    """
+    """Return the units of a positive multiplicity as a machine, with arrays like ``like``."""
     positive = mixture.counts > 0
     atoms, counts, xp = mixture.atoms[positive], mixture.counts[positive], namespace(like)
 

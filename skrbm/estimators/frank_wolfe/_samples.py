@@ -49,10 +49,7 @@ _EXACT_STEPS = 10  # sweeps that complete rows beside exact expectations
 
 
 class WeightedRows:
-    """Visible configurations with probabilities, 1 / n_rows by default, and averages over them.
-
-    ``dtype`` is that of products; default: float32 or float64, whichever X has or becomes.
-    """
+    """Visible configurations with probabilities, 1 / n_rows by default, and averages over them."""
 
     def __init__(self, X, weights=None, dtype=None):
         self.n, self.dtype = X.shape[0], working_dtype(X) if dtype is None else dtype
@@ -137,10 +134,9 @@ def _fields(block, atoms):
 class Data:
     """Data of a growth, and their mean log-likelihood.
 
-    ``rows`` are WeightedRows, with missing values as of the last completion (None before the first
-    one). ``means`` are the means of the observed values of each column; columns without any have
-    the means passed to the constructor. The likelihood is estimated from ``n_scored`` rows at most,
-    with the same random numbers after each step, which ``seed``, a SeedSequence, determines.
+    ``rows`` are WeightedRows, with missing values as of the last completion. ``means`` are those of
+    observed values, and by default those passed. The likelihood is estimated from ``n_scored`` rows
+    at most, with the same random numbers after each step.
     """
 
     def __init__(self, rows, means, seed, n_scored):
@@ -161,10 +157,9 @@ class Data:
     def complete(self, model, mixture):
         """Draw missing values from the present machine, if there are any.
 
-        So each step raises a lower bound of the likelihood of the observed values, which has its
-        value and its slope before the step (expectation-maximisation). Chains start at samples of
-        the machine, so that rows with few observed values occupy its modes by their weights. A row
-        is repeated if its weight is large or rows are few.
+        So each step raises a lower bound of the likelihood of the observed values (expectation-
+        maximisation). Chains start at samples of the machine, so that rows with few observed values
+        occupy its modes by their weights. A row is repeated if its weight is large or rows are few.
         """
         if not self.has_missing:
             return
@@ -199,11 +194,10 @@ class Data:
 
 
 class SampledModel:
-    """The machine's distribution by Markov chains, in two sets.
+    """The machine's distribution by Markov chains, in two sets of ``n_chains``.
 
-    Units and biases are fitted to the training samples, the first set, and evaluated on the
-    evaluation samples: fitting d biases to n samples overstates the gain on those samples by up to
-    d / (2n) nats per refit. Each set has ``n_chains``, in the library and dtype of ``like``.
+    Units and biases are fitted to the first set and evaluated on the second: fitting d biases to n
+    samples overstates the gain on those samples by up to d / (2n) nats per refit.
     """
 
     is_exact, min_ess = False, _MIN_ESS
@@ -216,10 +210,9 @@ class SampledModel:
         return self.visible
 
     def anneal(self, mixture, bias):
-        """Draw both sets again, and return log Z.
+        """Draw both sets again by annealing from independent units, and return log Z.
 
-        By sequential Monte Carlo from independent units with biases ``bias``. Persistent chains
-        would miss a mode that a new unit makes elsewhere, even if it has nearly all probability.
+        Persistent chains would miss a mode that a new unit makes elsewhere.
         """
         machine = machine_of(mixture, self.visible)
         start = cast(from_numpy(bias, self.visible), self.visible.dtype)
@@ -247,8 +240,7 @@ class SampledModel:
     def resample(self, log_weights):
         """Resample both sets from the evaluation samples, by importance weights.
 
-        So modes gain probability at once, without chains that cross between them. The training
-        samples are discarded, since the step was fitted to them; the next sweep makes two sets.
+        So modes gain probability without chains that cross between them.
         """
         evaluation = self.visible[self.n_chains :, :]
         xp = namespace(evaluation)
