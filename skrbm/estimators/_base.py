@@ -452,9 +452,8 @@ class BaseRBM(DensityModel):
         ----------
         components : array-like of shape (n_components, n_features), or fitted estimator
             Weights; or a fitted estimator whose arrays are copied, such as a
-            :class:`sklearn.neural_network.BernoulliRBM`. Of a :class:`CategoricalRBM` they have
-            the shape (n_components, n_sites, n_categories) and any gauge, and ``categories`` are
-            the numbers 0, 1, and so on unless they are given.
+            :class:`sklearn.neural_network.BernoulliRBM`. Of a :class:`CategoricalRBM` they have the
+            shape (n_components, n_sites, n_categories), with categories 0, 1, ... by default.
         intercept_hidden : array-like of shape (n_components,), default=None
             Biases of the hidden units; default: zeros.
         intercept_visible : array-like of shape (n_features,), default=None
@@ -463,8 +462,8 @@ class BaseRBM(DensityModel):
         **params
             Parameters of the estimator other than ``n_components``; and, of units that have them,
             the arrays ``precision_visible``, ``spike_visible``, ``precision_hidden`` and
-            ``spike_hidden``. Bounds are by default those of the fitted estimator if it has the same
-            kind of units, otherwise [-1, 1] or, with a point mass, [0, 1].
+            ``spike_hidden``. Bounds are by default those of a fitted estimator with the same kind
+            of units, otherwise [-1, 1] or, with a point mass, [0, 1].
 
         Returns
         -------

@@ -218,14 +218,10 @@ class DensityModel(
     def score_samples(self, X):
         """Compute the log-likelihood of each sample, or a lower bound of it in a deep model.
 
-        Samples with NaN are scored by their observed values (:ref:`missing_values`). log Z is
-        computed on first use: exactly if one layer (in a deep model: the even or the odd layers)
-        has at most 20 units, otherwise by sequential Monte Carlo to a standard error of 0.1 nats
-        (:class:`skrbm.evaluation.SMC`), which continues from the estimate that ``fit`` ended with,
-        or by :class:`skrbm.inference.Tempering` after a fit with ``start="tempered"``. Its seed is
-        drawn in ``fit``, so that repeated calls agree.
-        In a deep model with more than about 10 units in every other hidden layer, naive mean field
-        bounds the sum over the hidden layers from below; for rows with NaN it is annealed.
+        Samples with NaN are scored by their observed values (:ref:`missing_values`). log Z is that
+        of :meth:`log_partition`, with a seed that is drawn in ``fit``, so that repeated calls
+        agree. In a deep model with more than about 10 units in every other hidden layer, naive mean
+        field bounds the sum over the hidden layers from below; for rows with NaN it is annealed.
 
         Parameters
         ----------
@@ -239,8 +235,7 @@ class DensityModel(
         Warns
         -----
         LikelihoodWarning
-            If the standard error of log Z is larger than 0.1 nats, or if neighbours on a ladder
-            accept less than 10 % of their exchanges. A mode that all chains miss is not noticed:
+            As of :meth:`log_partition`. A mode that all chains miss is not noticed:
             :func:`skrbm.evaluation.bracket` is a test of that.
         """
         return self._scored(X)
@@ -295,12 +290,12 @@ class DensityModel(
         Parameters
         ----------
         method : str or object, default="auto"
-            "exact" (one layer of at most 20 units, or a few more), "smc", "ais", "tempering"; the
-            fixed points "tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp" and
-            "bethe"; or an object such as ``AIS(n_chains=500)``
-            (:func:`skrbm.evaluation.log_partition`). "auto" is "exact" if possible, otherwise
-            "tempering" after a fit with ``start="tempered"``, and "smc" after others, which
-            continues from the estimate that the fit ended with.
+            "exact" (one layer, or in a deep model every other one, of at most 20 units, or a few
+            more), "smc", "ais", "tempering"; the fixed points "tap", "tap3", "adaptive_tap",
+            "naive_mean_field", "relaxed_bp" and "bethe"; or an object such as
+            ``AIS(n_chains=500)`` (:func:`skrbm.evaluation.log_partition`). "auto" is "exact" if
+            possible, otherwise "tempering" after a fit with ``start="tempered"``, and "smc" after
+            others, which continues from the estimate that the fit ended with.
         return_std : bool, default=False
             Whether to return the standard error too.
 
@@ -338,10 +333,9 @@ class DensityModel(
             Observed values, with NaN for values that are drawn given them; ``n_samples`` is
             ignored. Files, datasets and batches are processed in blocks (:ref:`large_data`).
         method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
-            Block Gibbs sampling, or tempering along the ladder of a fit with
-            ``start="tempered"``, or along one that is built by annealing and cached
-            (:class:`skrbm.inference.Tempering`). "auto" is "tempering" after such a fit, and for
-            models with at most 32,768 weights whose chains do not mix, which is checked once.
+            Block Gibbs sampling, or :class:`skrbm.inference.Tempering` along the ladder of the fit
+            or one that is built by annealing. "auto" is "tempering" after a fit with
+            ``start="tempered"``, and for at most 32,768 weights if chains do not mix.
         random_state : int, RandomState instance or None, default=None
 
         Returns
@@ -381,25 +375,23 @@ class DensityModel(
             Missing values are NaN, in tables also None or NA. Files, datasets and batches are
             processed in blocks (:ref:`large_data`).
         n_draws : int, default=None
-            By default missing values are replaced by their means, or by the most probable value in
-            columns of categories and other labels. A number returns as many tables with draws
-            (multiple imputation).
+            Number of tables with draws (multiple imputation). By default missing values are
+            replaced by their means, or by the most probable value in columns of categories.
         n_steps : int, default=None
             Sweeps of the chain of each row, by default 200, of which the second half is averaged;
             if ``inference`` is a fixed point, the largest number of its sweeps, by default 1000.
         method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
-            Kind of chains, as in :meth:`sample`. "auto" solves the equations of a fixed point;
-            otherwise it sums exactly over the hidden or the missing units of a row if that takes no
-            longer than its chain. Draws are always made by chains.
+            Kind of chains, as in :meth:`sample`. "auto" solves the equations of a fixed point, or
+            sums exactly over the hidden or the missing units of a row if that takes no longer than
+            its chain; draws are always made by chains.
         random_state : int, RandomState instance or None, default=None
             Determines the chains.
 
         Returns
         -------
         X : array or DataFrame of shape (n_samples, n_features), or list of ``n_draws`` of them
-            Observed values are clipped to the range of the units. A DataFrame has the dtypes of
-            the X of ``fit``, with means of whole numbers rounded; means of skewed columns of
-            tables are near the median.
+            Observed values are clipped to the range of the units. A DataFrame has the dtypes of the
+            X of ``fit``, and rounded whole numbers; means of skewed columns are near the median.
         """
         if n_draws is not None:
             check_count("n_draws", n_draws, 1)
@@ -446,10 +438,9 @@ class DensityModel(
     ):
         """Compute the posterior means of visible values that were observed with noise.
 
-        The model is the prior, and each observation adds a field and a precision to its visible
-        unit (Sec. VII.4 of Tramel et al. 2018). The equations of ``inference`` are solved from the
-        pointwise estimate, the posterior means of independent units. If ``inference`` samples,
-        Gibbs chains start at Y.
+        The model is the prior (Sec. VII.4 of Tramel et al. 2018). The equations of ``inference``
+        are solved from the pointwise estimate, the posterior means of independent units; if
+        ``inference`` samples, Gibbs chains start at Y.
 
         Read more in the :ref:`User Guide <denoising>`.
 
@@ -458,15 +449,12 @@ class DensityModel(
         Y : {array-like, sparse matrix} of shape (n_samples, n_features)
             Noisy values.
         flip_probability : float in [0, 0.5], default=None
-            For binary visible units: probability with which each bit was flipped. With 0 the
-            result is Y.
+            For binary visible units: probability with which each bit was flipped.
         noise_variance : float >= 0, default=None
-            For real visible units: variance of the normal noise that was added to each value. With
-            0 the result is Y.
+            For real visible units: variance of the normal noise that was added to each value.
         substitution_probability : float in [0, 1), default=None
             For categories: probability with which each was replaced by another value of its column,
-            whichever with the same chance. The result is the most probable value of each, so that
-            as few as possible are expected to be wrong.
+            whichever with the same chance. The result is the most probable value of each.
         prior_mean : array-like of shape (n_features,), default=None
             For binary visible units: means of the independent units of the pointwise estimate, by
             default ``visible_means_``.
@@ -510,10 +498,9 @@ class DensityModel(
     def tap_log_likelihood(self, X, starts=None):
         """Compute the TAP log-likelihood of each sample (Eq. 39 of Tramel et al. 2018).
 
-        log p(v) ≈ -F(v) + mean of the free energies of the distinct solutions of ``inference``
-        that are reached from ``starts``. Other solutions do not count: if the model has modes away
-        from the data, the result is too large, sometimes by tens of nats. Use
-        :meth:`score_samples` to compare models.
+        log p(v) ≈ -F(v) + mean of the free energies of the distinct solutions of ``inference`` that
+        are reached from ``starts``. If the model has other modes, the result is too large,
+        sometimes by tens of nats; :meth:`score_samples` serves to compare models.
 
         Parameters
         ----------
@@ -546,11 +533,9 @@ class DensityModel(
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Visible values at which iterations start, such as rows of data; default: those kept
-            from ``fit``.
+            Where iterations start, such as rows of data; default: those kept from ``fit``.
         unique_tol : float, default=1e-2
-            Solutions are merged if all visible means differ by less, or if a chain of such pairs
-            links them.
+            Solutions are merged if all visible means, also of a chain of pairs, differ by less.
 
         Returns
         -------

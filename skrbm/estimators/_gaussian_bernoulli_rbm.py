@@ -324,9 +324,8 @@ class GaussianBernoulliRBM(BaseRBM):
     def density_(self):
         """The fitted machine as a :class:`~skrbm.evaluation.Density`, in float64.
 
-        Its coordinates are u = v - ``intercept_visible_``, in which the energy of its machine is
-        that of Eq. 1. In others it has an additional constant, sum of mean**2 / (2 variance), and
-        cancelling terms that are huge where means are large compared with deviations.
+        Its coordinates are u = v - ``intercept_visible_``, in which its energy is that of Eq. 1. In
+        others terms cancel that are huge where means are large compared with deviations.
         """
         check_is_fitted(self, "components_")
         double = namespace(self.components_).float64
@@ -348,8 +347,7 @@ class GaussianBernoulliRBM(BaseRBM):
         Parameters
         ----------
         components : array-like of shape (n_components, n_features), or fitted estimator
-            Change of the visible means by each hidden unit; or a fitted machine, whose arrays are
-            all taken.
+            Change of the visible means by each hidden unit; or a fitted machine.
         intercept_hidden : array-like of shape (n_components,), default=None
             Biases of the hidden units; default: zeros.
         intercept_visible : array-like of shape (n_features,), default=None
@@ -362,9 +360,8 @@ class GaussianBernoulliRBM(BaseRBM):
         Returns
         -------
         estimator : object
-            Fitted, with copies of the arrays. Noise has the means and variances of the visible
-            units without hidden ones, or is that of the fitted machine; with ``standardize=False``
-            it is standard normal.
+            Fitted, with copies of the arrays. Noise is that of the fitted machine, or has the means
+            and variances of visible units alone; with ``standardize=False`` it is standard normal.
         """
         rbm = cls(**params)
         parts = parameters_from(components, intercept_hidden, intercept_visible, variances)
@@ -405,17 +402,14 @@ class GaussianBernoulliRBM(BaseRBM):
         n_steps : int, default=None
             Steps of each chain; default: as in training.
         init : array-like of shape (n_samples, n_features), default=None
-            Where the chains start; default: normal noise with the means ``noise_mean_`` and the
-            standard deviations ``noise_scale_``, which with ``start="annealed"`` is first annealed
-            to the machine by ``n_steps`` temperatures.
+            Where the chains start; default: normal noise by ``noise_mean_`` and ``noise_scale_``,
+            which with ``start="annealed"`` is first annealed by ``n_steps`` temperatures.
         given : array-like of shape (n_given, n_features), default=None
-            Observed values, with NaN for missing values, which are drawn given the others by block
-            Gibbs sampling or along the ladder, one chain for each row; ``n_samples`` and
-            ``return_steps`` are ignored then. Files, datasets and batches are drawn block by block
-            (:ref:`large_data`).
+            Observed values, with NaN for values that are drawn given them by block Gibbs sampling
+            or along the ladder; ``n_samples`` and ``return_steps`` are ignored. Files, datasets and
+            batches are processed in blocks (:ref:`large_data`).
         return_steps : array-like of int, default=None
-            Numbers of steps after which the visible values are returned too; 0 is the start, before
-            any annealing.
+            Steps after which the visible values are returned too; 0 is before any annealing.
         random_state : int, RandomState instance or None, default=None
 
         Returns

@@ -33,13 +33,11 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     Rows are users and columns are items. A rating is the sum of the overall mean, effects of the
     item and of the user, and a deviation, which an RBM of Gaussian visible and binary hidden units
-    models. As in [1]_ each user has an RBM of the rated items only, with weights that all users
-    share: p(v, h) ∝ exp(sum_i (b_i v_i - λ v_i² / 2 + v_i W_i' h) + c'
-    h) with i over the items that the user has rated. Unlike in other
-    estimators, an item without a rating is absent and not a latent variable, so that the cost is
-    proportional to the number of ratings. So there are no draws of missing ratings, no samples and
-    no likelihoods: :meth:`score` measures the error of predictions. Neither are there a warm start,
-    checkpoints or callbacks, but :meth:`partial_fit`.
+    models. As in [1]_ each user has an RBM of the rated items only, with weights that all share:
+    p(v, h) ∝ exp(sum_i (b_i v_i - λ v_i² / 2 + v_i W_i' h) + c' h) with i over the rated items. An
+    item without a rating is absent and not a latent variable, so that the cost is proportional to
+    the number of ratings, and there are no samples and no likelihoods: :meth:`score` measures the
+    error of predictions. There is no warm start, checkpoint or callback, but :meth:`partial_fit`.
 
     Read more in the :ref:`User Guide <recommendations>`.
 
@@ -48,15 +46,13 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     n_components : int, default=100
         Number of binary hidden units.
     optimizer : {"sgd", "adam"} or object, default="sgd"
-        Gradient ascent or Adam; or an object that sets the penalty on the weights, the schedule of
-        the learning rate and more, such as ``SGD(alpha=0.03)`` (:class:`~skrbm.learning.SGD`).
-        "auto" alpha is at most a fifth of the share of the other users who rate an item, on
-        average over ratings.
+        Gradient ascent or Adam; or an object that sets the penalty, the schedule of the learning
+        rate and more, such as ``SGD(alpha=0.03)`` (:class:`~skrbm.learning.SGD`). "auto" alpha is
+        at most a fifth of the share of the other users who rate an item, on average over ratings.
     {learning_rate = "auto"}
     {batch_size = 100}
     n_iter : int or "auto", default="auto"
-        Number of epochs. "auto" is 60, or more where the users make fewer than 10 batches: 600
-        steps.
+        Number of epochs. "auto" is 60, or as many as make 600 steps if these are more.
     {verbose}
     random_state : int, RandomState instance or None, default=None
         Determines initial weights, the order of rows and chains.
@@ -137,9 +133,8 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Ratings, real numbers. NaN is what is not rated in a dense X, and what is not stored in
-            a sparse X; a stored zero is a rating, and so is a zero in a dense X, of which a
-            warning tells if nothing is missing and most are zeros.
+            Ratings, real numbers. What is not rated is NaN in a dense X, and is not stored in a
+            sparse X; other zeros are ratings.
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
             How many rows each row stands for.

@@ -74,10 +74,9 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
     Parameters
     ----------
     estimator : RBM, TabularRBM, CategoricalRBM or None, default=None
-        Sets the number of hidden units, the inference, the learning rate and so on. Its
-        ``visible`` units are those of the features, or its encoding if it takes tables. None is
-        ``TabularRBM()`` for tables with columns that are not numbers, and else ``RBM()``, of
-        binary units or, if X has values outside of [0, 1], with ``visible="gaussian"``.
+        Sets the number of hidden units, the inference, the learning rate and so on, and the units
+        or the encoding of the features. None is ``TabularRBM()`` for tables with columns that are
+        not numbers, else ``RBM()``, with ``visible="gaussian"`` if X has values outside of [0, 1].
     unlabelled : object, default=None
         Value of y that marks a row without a label, beside NaN and None, such as -1.
     discriminative : float in [0, 1], default=0.0

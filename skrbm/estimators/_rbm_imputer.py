@@ -27,11 +27,10 @@ from ._wrapped import as_table, fit_density, observed_columns, rows_to_fit
 class RBMImputer(TransformerMixin, Estimator):
     """Imputation of missing values by a restricted Boltzmann machine.
 
-    An RBM is fitted to the rows, whose missing values are latent variables. Each missing value is
-    replaced by its mean given the observed values of its row, or in a categorical column by the
-    most probable value. It can replace :class:`~sklearn.impute.KNNImputer` or
-    :class:`~sklearn.impute.IterativeImputer` in a pipeline, and also imputes tables with strings,
-    booleans and categories.
+    An RBM is fitted to the rows, whose missing values are latent variables. Each is replaced by its
+    mean given the observed values of its row, or by the most probable category. It can replace
+    :class:`~sklearn.impute.KNNImputer` or :class:`~sklearn.impute.IterativeImputer` in a pipeline,
+    and also imputes tables with strings, booleans and categories.
 
     Read more in the :ref:`User Guide <imputation>`.
 
@@ -44,12 +43,11 @@ class RBMImputer(TransformerMixin, Estimator):
         ``TabularRBM(64, covariance="full")`` for DataFrames, text, and arrays with some binary or
         constant columns.
     add_indicator : bool, default=False
-        Whether columns that say which values were missing are appended, one for each column with
-        missing values in ``fit`` (:class:`~sklearn.impute.MissingIndicator`). DataFrames whose
-        column names are not strings then have the names ``x0, x1, ...``.
+        Whether to append columns that say which values were missing
+        (:class:`~sklearn.impute.MissingIndicator`). DataFrames whose column names are not strings
+        then have the names ``x0, x1, ...``.
     random_state : int, RandomState instance or None, default=None
-        Of the fit, if ``estimator`` has no own one, and of the chains by which values are imputed.
-        Calls of ``transform`` use the same random numbers.
+        Of the fit, if ``estimator`` has no own one, and of the chains in each ``transform``.
 
     Attributes
     ----------

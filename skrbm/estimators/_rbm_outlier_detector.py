@@ -22,11 +22,10 @@ from ._wrapped import as_table, fit_density, has_bits, observed_columns, rows_to
 class RBMOutlierDetector(OutlierMixin, Estimator):
     """Outlier detection by the likelihood of a restricted Boltzmann machine.
 
-    An RBM is fitted to all rows, and the rows with the lowest likelihood are outliers. It can
-    replace :class:`~sklearn.ensemble.IsolationForest` or
-    :class:`~sklearn.neighbors.LocalOutlierFactor`, and also accepts tables with strings, booleans
-    and categories, and missing values. :meth:`score_features` shows which columns make a row
-    improbable.
+    An RBM is fitted to all rows, and the rows with the lowest likelihood are outliers;
+    :meth:`score_features` shows which columns make them improbable. It can replace
+    :class:`~sklearn.ensemble.IsolationForest` or :class:`~sklearn.neighbors.LocalOutlierFactor`,
+    and also accepts tables with strings, booleans and categories, and missing values.
 
     Read more in the :ref:`User Guide <outliers>`.
 
@@ -37,8 +36,7 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
         None is ``TabularRBM(8, covariance="full")``, or for sparse X of zeros and ones ``RBM(8)``:
         few hidden units do not learn the outliers. Sparse X with other values becomes dense.
     contamination : float in (0, 0.5], default=0.1
-        Share of the training rows that are outliers. There is no "auto": likelihoods have no
-        threshold that serves for all data.
+        Share of the training rows that are outliers.
     random_state : int, RandomState instance or None, default=None
         Of the fit, if ``estimator`` has no own one.
 
@@ -189,10 +187,9 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
     def score_features(self, X):
         """Compute the log-probability of each value given the other values of its row.
 
-        The lowest ones show which columns make a row improbable. If the estimator is a
-        :class:`TabularRBM`, as it is by default, real columns are measured in units of their
-        spread, so that scores of columns can be compared. Where the sum over a value has no closed
-        form it is estimated to about 0.1 nats, in about 10 ms for each value.
+        The lowest ones show which columns make a row improbable. With a :class:`TabularRBM`, as by
+        default, real columns are measured in units of their spread, so that scores of columns can
+        be compared. Where needed they are estimates to about 0.1 nats, in 10 ms for each value.
 
         Parameters
         ----------

@@ -36,12 +36,11 @@ _PER_WORD = 0.01  # standard error of log Z, in nats, that is a percent of the p
 class ReplicatedSoftmaxRBM(BaseRBM):
     """Replicated softmax, an undirected topic model of word counts.
 
-    The model of [1]_. A row v of X contains the word counts of a document of length D. Binary
-    hidden units h are topics, any number of which can be active in a document:
-
-    E(v, h) = -h' W v - b' v - D c' h, with W = ``components_``, b = ``intercept_visible_`` and
-    c = ``intercept_hidden_``. Given h, the words are D independent draws with probabilities
-    softmax(b + W' h). All likelihoods are those of the words in their order, given the length.
+    A row v of X has the word counts of a document of length D. Binary hidden units h are topics,
+    any number of which can be active in a document: E(v, h) = -h' W v - b' v - D c' h [1]_, with
+    W = ``components_``, b = ``intercept_visible_`` and c = ``intercept_hidden_``. Given h, the
+    words are D independent draws with probabilities softmax(b + W' h). All likelihoods are those of
+    the words in their order, given the length.
 
     Read more in the :ref:`User Guide <counts_of_words>`.
 
@@ -50,26 +49,25 @@ class ReplicatedSoftmaxRBM(BaseRBM):
     n_components : int, default=50
         Number of binary hidden units.
     inference : {"gibbs", "pcd", "cd"} or Gibbs, default="gibbs"
-        Block Gibbs sampling. Persistent chains ("gibbs" or "pcd") exchange their hidden units with
-        chains of other lengths; those of "cd" start at the batch of data. Or an object such as
+        Block Gibbs sampling by persistent chains, which exchange their hidden units with chains of
+        other lengths, or by those of "cd", which start at the batch of data; or an object such as
         ``Gibbs(n_steps=5, n_chains=200)``.
     sparsity : float, default=0.0
-        Strength of a penalty that keeps hidden units off in most documents: the cross-entropy
-        between a mean of 0.1 and the mean of the unit, in nats for each document, whose gradient
-        the biases alone follow, as in [2]_; times the square of the mean number of words over 100
-        for longer documents, whose steps are shorter. Units are then topics to read, at some cost
-        in perplexity (:ref:`counts_of_words`). Documents of 30 to 60 words need about 1, longer
-        ones up to 10; units are off everywhere if it is too large.
+        Strength of a penalty that keeps hidden units off in most documents, so that they are topics
+        to read, at some cost in perplexity (:ref:`counts_of_words`): the cross-entropy between a
+        mean of 0.1 and that of the unit, which the biases alone follow [2]_, times the square of
+        the mean number of words over 100 for longer documents. Documents of 30 to 60 words need
+        about 1, longer ones up to 10; if it is too large, units are off everywhere.
     {optimizer}
         A name stands for one with ``alpha=0.0`` and ``schedule="linear"``. Penalties that make
         zeros do not apply.
     {learning_rate = "auto"}
     batch_size : int, default=100
-        Largest number of documents of a mini-batch, and number of Gibbs chains, of which there
-        are no more than rows given to ``fit``.
+        Largest number of documents of a mini-batch, and number of Gibbs chains, which are no more
+        than the rows given to ``fit``.
     n_iter : int or "auto", default="auto"
-        Number of epochs. "auto" is 40, or more for few documents: with an automatic step length, as
-        many as make 1000 steps.
+        Number of epochs. "auto" is 40, or with an automatic step length as many as make 1000 steps
+        if these are more.
     {warm_start}
     {verbose}
     {random_state}
@@ -77,10 +75,9 @@ class ReplicatedSoftmaxRBM(BaseRBM):
     Attributes
     ----------
     components_ : array of shape (n_components, n_features)
-        Weights: what a hidden unit adds to the logarithms of the words' probabilities, up to a
-        constant. Each row sums to 0.
+        What a hidden unit adds to the logarithms of the words' probabilities. Each row sums to 0.
     intercept_hidden_ : array of shape (n_components,)
-        Biases of the hidden units for each word of a document: they are multiplied by its length.
+        Biases of the hidden units for each word of a document.
     intercept_visible_ : array of shape (n_features,)
         Biases of the words: logarithms of their probabilities without hidden units.
     {units_}
@@ -89,8 +86,8 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         Documents of the chains.
     {n_iter_}
     history_ : dict of list
-        For each epoch: ``epoch``, ``learning_rate`` and ``time`` (s); for the last one also
-        ``log_likelihood`` (nats) of at most 256 training rows, where that takes some seconds only.
+        For each epoch ``epoch``, ``learning_rate`` and ``time`` (s); for the last one, if that is
+        quick, ``log_likelihood`` (nats) of at most 256 training rows.
     {features_in_}
 
     See Also
@@ -219,10 +216,9 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         """Compute or estimate the log-partition function for documents of some lengths.
 
         It is exact for at most 12 hidden units. Otherwise 256 chains, as 8 independent runs with
-        resampling, go from documents of one word, which are drawn exactly, to longer and longer
-        ones: each step is an importance weight and a draw of each hidden unit given the others,
-        with the words summed out. All lengths are on the way, so that one run serves all of them.
-        The value is kept, for the same parameters, as long as the process runs.
+        resampling, go from documents of one word, which are drawn exactly, to longer ones by
+        importance weights, with the words summed out, so that one run serves all lengths. The value
+        is cached.
 
         Parameters
         ----------
@@ -255,8 +251,8 @@ class ReplicatedSoftmaxRBM(BaseRBM):
     def score_samples(self, X):
         """Compute the log-likelihood of each document: of its words in their order, given D.
 
-        It is log p(v | D) without the multinomial coefficient, which is the number of orders. It
-        depends on the parameters and the document alone. log Z is that of :meth:`log_partitions`.
+        It is log p(v | D) without the multinomial coefficient, the number of orders. log Z is that
+        of :meth:`log_partitions`.
 
         Parameters
         ----------
@@ -303,10 +299,8 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Counts of held-out documents.
         average : {"words", "documents"}, default="words"
-            Over all words, as of
-            :meth:`sklearn.decomposition.LatentDirichletAllocation.perplexity`; or over the words of
-            each document and then over documents, as Salakhutdinov and Hinton (2009) do. Documents
-            without words do not count.
+            Over all words, as in :class:`sklearn.decomposition.LatentDirichletAllocation`; or over
+            the words of each document and then over documents (Salakhutdinov and Hinton 2009).
 
         Returns
         -------
@@ -347,16 +341,15 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         Parameters
         ----------
         vocabulary : array-like of str of shape (n_features,), or dict
-            The words of the columns, such as ``CountVectorizer().get_feature_names_out()``; or
-            their columns by word, as in its ``vocabulary_``.
+            The words of the columns, or their columns by word, as ``get_feature_names_out()`` and
+            ``vocabulary_`` of :class:`sklearn.feature_extraction.text.CountVectorizer`.
         n : int, default=10
             Number of words of a unit.
 
         Returns
         -------
         words : ndarray of str of shape (n_components, n)
-            By the difference of their probabilities with the unit on and with it off, while all
-            other units are off; the largest first.
+            The largest difference of probabilities with the unit on or off, others off, first.
         """
         check_is_fitted(self, "components_")
         check_count("n", n, 1)
@@ -380,8 +373,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         n_samples : int, default=1
             Does not count if there are several lengths.
         lengths : int or array-like of int of shape (n_samples,), default=None
-            Number of words of all documents, or of each; default: those of random rows of
-            ``starts_``.
+            Number of words; default: those of random rows of ``starts_``.
         n_steps : int, default=100
             Sweeps of each chain, which starts at independent words.
         init : array-like of shape (n_samples, n_features), default=None

@@ -76,27 +76,24 @@ class ConditionalRBM(
     n_components : int, default=256
         Number of binary hidden units; 0 is logistic regression.
     objective : {"likelihood", "perceptron", "margin", "marginal_margin"}, default="likelihood"
-        Training objective: the log-likelihood of the targets (MLE); CD-PercLoss [2]_; the latent
-        structured SVM [3]_ (LSSVM), which maximizes over outputs and hidden units, or the marginal
-        one [4]_ (MSSVM), which sums hidden units out, both with the Hamming loss, which for one
-        label is 1 if it is wrong.
+        The log-likelihood of the targets (MLE); CD-PercLoss [2]_; or the latent structured SVM [3]_
+        (LSSVM), which maximizes over outputs and hidden units, and the marginal one [4]_ (MSSVM),
+        which sums hidden units out, with the Hamming loss, which for one label is 1 if it is wrong.
     inference : {"auto", "bp", "mean_field", "cd", "gibbs", "tap", "tap3", "adaptive_tap", \
             "relaxed_bp"} or object, default="auto"
         Method for the expectations in the objective: belief propagation, mean field, Gibbs
         sampling, or another fixed point, by name, or an object of :mod:`skrbm.inference` such as
-        ``BeliefPropagation(damping=0.5, max_iter=50)``. A fixed point given by name makes
-        at most 7 sweeps more than the number of the epoch, up to 100 (Sec. 6 of [1]_); predictions
-        use the number of the last epoch. "cd" is CD-1, with chains that start at the targets;
-        ``Gibbs(10, start="data")`` is CD-10, and ``Gibbs(10)`` starts at a draw from the biases
-        instead. "perceptron" takes only Gibbs sampling, of which "gibbs" makes ten steps and "cd"
-        one, both from the biases, and the margins only "bp"; "auto" is "gibbs" for the perceptron
-        and "bp" for the others.
+        ``BeliefPropagation(damping=0.5, max_iter=50)``. A fixed point given by name makes at most 7
+        sweeps more than the number of the epoch, up to 100 (Sec. 6 of [1]_), and in predictions as
+        in the last epoch. "cd" is CD-1, ``Gibbs(10, start="data")`` is CD-10, and the chains of
+        ``Gibbs(10)`` start at a draw from the biases. "perceptron" takes only Gibbs sampling, with
+        ten steps by "gibbs" and one by "cd", both from the biases, and the margins only "bp";
+        "auto" is "gibbs" for the perceptron and "bp" for the others.
     decision : {"marginals", "joint"} or None, default=None
-        How ``predict`` decides: each output by its marginal probability, which minimizes the
-        expected number of wrong outputs, or all at the maximum of their joint probability, hidden
-        units summed out, so that they are most likely right as a whole. Up to 14 outputs all values
-        are tried; beyond that mixed-product belief propagation looks for the maximum. None follows
-        the objective.
+        How ``predict`` decides: each output by its marginal probability, for the fewest wrong
+        outputs, or all at the maximum of their joint probability, hidden units summed out. Up to 14
+        outputs all values are tried; beyond that mixed-product belief propagation looks for the
+        maximum. None follows the objective.
     {optimizer}
         A name stands for one with ``alpha=0.0`` and ``schedule="linear"``. The penalty is on W, A
         and B. Gradients are not centred.
@@ -105,14 +102,12 @@ class ConditionalRBM(
     {batch_size = 100}
     {n_iter = 50}
     early_stopping : bool or EarlyStopping, default=True
-        Whether to hold out validation rows, to stop when their error (the fraction of outputs that
-        are wrong) no longer falls, and to keep the parameters with the smallest error. An object
-        sets the patience, the fraction of the rows and the tolerance.
+        As in :class:`RBM`, by the error of validation rows, the fraction of wrong outputs.
     init : "random" or fitted ConditionalRBM, default="random"
-        Initial parameters. "random" draws W from N(0, 1 / max(1, n)), where n is the mean
-        number of outputs that are 1 in a row, and B from N(0, 1 / n_features), and sets A to 0 and
-        b to the log-odds of the targets. Of a fitted estimator all parameters are copied, or A and
-        b if it has no hidden units (logistic regression).
+        Initial parameters. "random" draws W from N(0, 1 / max(1, n)), where n is the mean number of
+        outputs that are 1 in a row, and B from N(0, 1 / n_features), with A = 0 and b the log-odds
+        of the targets. Of a fitted estimator all parameters are copied, or A and b if it has no
+        hidden units (logistic regression).
     {warm_start}
     {verbose}
     random_state : int, RandomState instance or None, default=None
@@ -135,14 +130,13 @@ class ConditionalRBM(
     n_outputs_ : int
         Number of outputs; of a label the number of classes, and 1 if they are two.
     n_sweeps_ : int
-        Largest number of sweeps of inference in the last epoch, and in predictions; with a sampler
-        in predictions alone.
+        Largest number of sweeps of inference in the last epoch, and in predictions.
     n_iter_ : int
         Number of epochs.
     history_ : dict of list
-        For each epoch: ``epoch``, ``learning_rate``, ``time`` (s), with a fixed point ``converged``
-        (the fraction of rows where it did), with the perceptron ``updated`` (the fraction of
-        rows with a gradient) and, with early stopping, ``validation_error``.
+        For each epoch ``epoch``, ``learning_rate``, ``time`` (s), ``converged`` of a fixed point or
+        ``updated`` of the perceptron (fractions of rows), and, with early stopping,
+        ``validation_error``.
     {features_in_}
 
     See Also
@@ -221,8 +215,7 @@ class ConditionalRBM(
         y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,)
             Binary outputs, NaN where one is not known and so latent; or one label.
         sample_weight : array-like of shape (n_samples,), default=None
-            A row of weight 2 has the same expected gradient as two equal rows.
-            Weights that are not whole numbers are met on average over the epochs.
+            How many rows each row stands for; fractions are met on average over the epochs.
 
         Returns
         -------
@@ -263,8 +256,7 @@ class ConditionalRBM(
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,)
         classes : array-like of shape (n_classes,), default=None
-            All classes that the label will ever have. For one label, the first call must give
-            them.
+            All classes that the label will ever have, which the first call must give.
         sample_weight : array-like of shape (n_samples,), default=None
             As in :meth:`fit`.
 
@@ -465,9 +457,8 @@ class ConditionalRBM(
         """Predict the targets as ``decision`` says, by default as the objective trains for.
 
         That is each output by its marginal probability ("likelihood", "perceptron"), all outputs
-        and hidden units at their joint maximum ("margin"), or all outputs at theirs, hidden units
-        summed out ("marginal_margin"). Inference is that of training, or mean field where that
-        samples.
+        and hidden units at their joint maximum ("margin"), or all outputs at theirs
+        ("marginal_margin"). Where training samples, inference is mean field.
 
         Parameters
         ----------
@@ -491,9 +482,8 @@ class ConditionalRBM(
         -------
         logits : array of shape (n_samples, n_outputs), or (n_samples,) for a label of two classes
             Log-odds of each output, or log-probabilities of each class. With a margin or a joint
-            decision, the log-weight at the best with the output at 1, less that with it at 0; with
-            a margin and several classes, the largest log-weight with each, less the logarithm of
-            the sum of these weights.
+            decision, the largest log-weight with the output at 1, less that with it at 0; of
+            several classes with a margin, normalized largest log-weights with each.
         """
         logits, _ = self._infer(X, self.decision)
         return self._targets.decision(logits)
@@ -508,8 +498,8 @@ class ConditionalRBM(
         Returns
         -------
         P : array of shape (n_samples, n_outputs) or (n_samples, n_classes)
-            p(y_i = 1 | x) of each output, approximate as the inference is. With a margin, which
-            is not trained for them, they are those of sum-product belief propagation.
+            p(y_i = 1 | x) of each output, approximate as the inference is; with a margin by
+            sum-product belief propagation.
         """
         logits, _ = self._infer(X, "marginals")
         return self._targets.probabilities(logits)
@@ -533,9 +523,8 @@ class ConditionalRBM(
     def score_samples(self, X, y=None):
         """Compute the log-probability of targets given features.
 
-        log Z is exact for one label, and where outputs or hidden units are at most 12; elsewhere
-        it is the Bethe approximation, which is no bound: the result may exceed 0. A
-        ConvergenceWarning says where belief propagation did not find it.
+        log Z is exact for one label, and where outputs or hidden units are at most 12; elsewhere it
+        is the Bethe approximation, which is no bound: the result may exceed 0.
 
         Parameters
         ----------

@@ -64,16 +64,14 @@ class FrankWolfeRBM(DensityModel):
     alpha : float, default=0.01
         Strength λ of the penalty λ/2 Σ m_j (||w_j||² + c_j²), with which a new unit is found.
     step : {"joint", "line_search", "1/t"}, default="joint"
-        What follows an insertion. "joint": the unit counts 1, and all units are trained for five
-        epochs of CD-10, with ``SGD()`` and its own penalty. The others leave the units as they are
-        and refit the visible biases, as in [1]_: with "line_search" the multiplicity is the best
-        one in [0, 1], with "1/t" it is 1, whatever that does to the likelihood, which overshoots
-        where ``alpha`` is small for the data.
+        What follows an insertion. "joint": the unit counts 1, and all units are trained by CD-10,
+        with ``SGD()`` and its own penalty. The others leave the units as they are and refit the
+        visible biases, as in [1]_: with "line_search" the multiplicity is the best one in [0, 1],
+        with "1/t" it is 1, which overshoots where ``alpha`` is small for the data.
     temperature : {"n_components", "learn"} or float, default="n_components"
         Sum of the multiplicities. "n_components" leaves it free; "learn" adds a line search over it
-        after each insertion, which needs ``step="line_search"``; a number is an upper bound, and a
-        new unit takes its multiplicity from the others. The latter two need another step than
-        "joint".
+        after each insertion by "line_search"; a number is an upper bound, and a new unit takes its
+        multiplicity from the others, with "line_search" or "1/t".
     away_steps : bool, default=False
         Whether a unit may be shrunk or removed where that is steeper than inserting one; not with
         ``step="joint"``.
@@ -81,19 +79,18 @@ class FrankWolfeRBM(DensityModel):
         How expectations under the model are computed: by chains, which are annealed again from
         independent units after every step, or every fifth if ``step`` is not "joint"; or by a sum
         over all configurations of at most 20 visible units. "gibbs" is
-        ``Gibbs(n_steps=10, n_chains=1000)``: sweeps before each use of the chains, and chains from
-        which units are learned. There are as many others, from which the length of a step is
-        estimated. More visible units need more chains.
+        ``Gibbs(n_steps=10, n_chains=1000)``, with as many other chains, from which the length of a
+        step is estimated. More visible units need more chains.
     tol : float, default=1e-3
         Smallest derivative of the penalised log-likelihood by the multiplicity of a unit for which
-        it is inserted, in nats. Also the duality gap at which growth stops if ``temperature`` is a
+        it is inserted, in nats; also the duality gap at which growth stops, if ``temperature`` is a
         number.
     early_stopping : bool, EarlyStopping or "free_energy_gap", default=True
         Whether to hold out validation rows, to stop when steps no longer raise their mean
-        log-likelihood, and to keep the best machine. True is
-        ``EarlyStopping(patience=5, tol=0.01)``. "free_energy_gap" is the criterion of [1]_, in
-        which log Z cancels: the mean log-likelihood of the training rows minus that of the
-        validation rows; a step is bad if this gap exceeds the smallest one by a nat.
+        log-likelihood, and to keep the best machine. True is ``EarlyStopping(5, tol=0.01)``.
+        "free_energy_gap" is the criterion of [1]_, in which log Z cancels: a step is bad if the
+        mean log-likelihood of training rows less that of validation rows exceeds its minimum by a
+        nat.
     init : "independent", fitted estimator or (components, intercept_hidden, \
             intercept_visible), default="independent"
         Initial model: independent visible units, or any binary RBM.
@@ -101,8 +98,7 @@ class FrankWolfeRBM(DensityModel):
     verbose : int, default=0
         Whether to print a line for each step, with the time left until ``max_components``.
     random_state : int, RandomState instance or None, default=None
-        Determines the validation rows, the starts of the subproblem, the chains, and the seed with
-        which ``score_samples`` estimates log Z.
+        Determines validation rows, starts, chains, and the seed of log Z in ``score_samples``.
 
     Attributes
     ----------
@@ -116,11 +112,10 @@ class FrankWolfeRBM(DensityModel):
     n_components_ : int
         Number of hidden units.
     path_ : dict of list
-        For each step: ``n_components`` after it, ``reason`` ("inserted", "shrunk", "removed",
+        For each step ``n_components`` after it, ``reason`` ("inserted", "shrunk", "removed",
         "refused", or "no unit"), ``temperature`` (Σ m), ``slope`` (of the best unit found, in
         nats), ``duality_gap``, ``multiplicity`` (of the inserted or shrunk unit), ``score`` and
-        ``validation_score`` (estimated mean log-likelihoods), ``free_energy_gap``, and ``time``
-        (s).
+        ``validation_score`` (mean log-likelihoods), ``free_energy_gap``, and ``time`` (s).
     stop_reason_ : str
         Why growth stopped.
     n_iter_ : int
@@ -419,10 +414,9 @@ class FrankWolfeRBM(DensityModel):
     def ordinary_machine(self):
         """Return the machine with whole units, where other estimators start, as a ``Machine``.
 
-        A multiplicity m becomes floor(m) copies of the unit and, for the fraction that remains, a
-        unit whose weights and bias are multiplied by it, Eq. (12) of Ping et al. (2016). No
-        log-likelihood changes by more than log(2) times the sum of 1 - m % 1 over the units whose
-        multiplicities are not whole (Prop. 3.2).
+        A multiplicity m becomes floor(m) copies of the unit and one whose weights and bias are
+        multiplied by the rest, Eq. (12) of Ping et al. (2016). No log-likelihood changes by more
+        than log(2) times the sum of 1 - m % 1 over units whose m is not whole (Prop. 3.2).
         """
         return machine_of(rounded(mixture_of(self.machine_)), self.components_)
 
