@@ -114,10 +114,9 @@ class BaseRBM(DensityModel):
             is_single = ranks().size == 1
             default = start if is_single and not method.has_rungs else "persistent"
             phase = CHAINS[method.start or default](method)
-            may_not_mix = default == "persistent" and not method.has_rungs
+            is_free = is_single and method.start is None and not method.has_rungs
             has_bits = self._units()[0].reach < inf  # others learn little by the steps of weights
-            switches = may_switch and is_single and method.start is None and is_automatic(self)
-            if switches and has_bits and may_not_mix:
+            if may_switch and is_free and has_bits and is_automatic(self):
                 fallbacks = CHAINS["tempered"](method), CHAINS["weighted"](method)
         if "parameters" not in options:
             own = self._training.recipe.parameters if hasattr(self, "_training") else NATURAL
@@ -253,8 +252,6 @@ class BaseRBM(DensityModel):
 
     def _learn(self, rows, index, training, publish, batch_size, n_rows=None, gain=None, **options):
         recipe, length = training.recipe, None
-        if n_rows is None:
-            n_rows = rows.n_informative
         if is_automatic(self):
             length = recipe.phase.step_length(training.machine)
             if self._own_fixed_point() is None:
@@ -269,7 +266,7 @@ class BaseRBM(DensityModel):
             length=length,
             parameters=recipe.parameters,
             sample_values=recipe.sample_values,
-            n_rows=n_rows,
+            n_rows=rows.n_informative if n_rows is None else n_rows,
             is_finite=lambda machine: self._is_finite(machine, recipe),
             labels=recipe.labels,
             gain=gain,

@@ -80,12 +80,8 @@ def parameters_from(components, intercept_hidden=None, intercept_visible=None, v
         found = machine_from(*parts[:3], units, **given)
     except ValueError as error:
         raise ValueError(str(error).replace("precision_visible", "variances")) from error
-    parts = (
-        found.weights[0],
-        found.thetas[1].field,
-        found.thetas[0].field,
-        found.thetas[0].precision,
-    )
+    visible, hidden = found.thetas
+    parts = found.weights[0], hidden.field, visible.field, visible.precision
     with np.errstate(over="ignore"):
         if not is_finite(1 / parts[3]) or not machine_of(*parts).is_finite():
             raise ValueError(f"variances are too small for {found.dtype}; scale the data")
@@ -259,12 +255,7 @@ class GaussianBernoulliRBM(BaseRBM):
 
     # ------------------------------------------------------------------- the parts
 
-    _optimizer_defaults: ClassVar[dict] = {
-        "alpha": 0.0,
-        "schedule": "cosine",
-        "max_grad_norm": 10.0,
-    }
-
+    _optimizer_defaults: ClassVar = {"alpha": 0.0, "schedule": "cosine", "max_grad_norm": 10.0}
     _layout = MeansAndVariances()
 
     def _units(self):
@@ -298,10 +289,8 @@ class GaussianBernoulliRBM(BaseRBM):
         # the same row. Each hidden unit is on with probability 1/2 halfway from the mean to its
         # row: with all thresholds at the mean, the first density would be symmetric about it, a
         # saddle that training takes long to leave. The means of the machine are near those of data.
-        (n_hidden, n), (mean, deviation) = (
-            (int(self.n_components), rows.X.shape[1]),
-            recipe.phase.noise,
-        )
+        n_hidden, n = int(self.n_components), rows.X.shape[1]
+        mean, deviation = recipe.phase.noise
         some, _ = rows.batch(rows.drawn(n_hidden, rng))
         noise, xp = rng.normal((n_hidden, n)), namespace(some)
         variance = filled(deviation, mean) ** 2

@@ -52,11 +52,6 @@ def _log_weight(density):
     return float(to_numpy(density.log_weight_of_full_rows(rows)).mean())
 
 
-def _density_with_runs(model):
-    found, runs = getattr(model, "_runs_of_fit", (None, None))
-    return replace(model.density_, runs=runs if found == _hash(model) else None)
-
-
 def _kept_log_partition(model, method):
     if is_dataclass(method) and not isinstance(method, type):  # its text shortens arrays
         name = joblib.hash((type(method).__qualname__, asdict(method)))
@@ -65,7 +60,8 @@ def _kept_log_partition(model, method):
 
     def estimate():
         seed = seed_sequence(model._evaluation_seed)
-        density = _density_with_runs(model)
+        found, runs = getattr(model, "_runs_of_fit", (None, None))
+        density = replace(model.density_, runs=runs if found == _hash(model) else None)
         return evaluation.log_partition(density, method, random_state=seed)
 
     return kept_with_parameters(model, name, estimate)

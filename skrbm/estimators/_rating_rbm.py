@@ -196,7 +196,10 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             training.n_restored, training.length_factor = 0, 1.0
         else:
             rng, self.history_ = make_rng(seeds_of_fit(self.random_state)[1], seen.data), {}
-            machine = self._first_machine(seen, rng)
+            W = 0.01 * rng.normal((int(self.n_components), seen.shape[1]))
+            visible = Theta(np.zeros_like(W[0]), np.ones_like(W[0]))
+            thetas = visible, Theta(np.zeros_like(W[:, 0]))
+            machine = Machine((Gaussian(), Bernoulli()), thetas, (W,))
             state = recipe.phase.init(machine, rng, 0, seen)
             training = Training(rng, machine, state, recipe=recipe)
         training.optimizer_state = resumed_optimizer(
@@ -221,12 +224,6 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
         trainer_of(self, learner, optimizer, publish, attributes, n_iter=int(n_iter)).run(training)
         return self
-
-    def _first_machine(self, seen, rng):
-        n, m = int(self.n_components), seen.shape[1]
-        W = 0.01 * rng.normal((n, m))
-        visible = Theta(np.zeros_like(W[0]), np.ones_like(W[0]))
-        return Machine((Gaussian(), Bernoulli()), (visible, Theta(np.zeros_like(W[:, 0]))), (W,))
 
     def _seen(self, X, reset=False):
         """Return the ratings of checked X as a CSR array."""
@@ -270,8 +267,7 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         -------
         H : array of shape (n_samples, n_components)
         """
-        machine, seen = self.machine_, self._seen(X)
-        return self._hidden(machine, seen)
+        return self._hidden(self.machine_, self._seen(X))
 
     def _hidden(self, machine, seen):
         rows = self.effects_.deviations(seen).astype(machine.dtype)

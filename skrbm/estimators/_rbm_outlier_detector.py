@@ -129,16 +129,11 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
         if sp.issparse(X) and get_tags(self).input_tags.sparse:
             options = {"dtype": None, "ensure_all_finite": "allow-nan"}
             X = validate_data(self, X, reset=reset, accept_sparse="csr", **options)
-            if self._takes_sparse(X, reset):
+            has_own = has_bits(X) if reset else get_tags(self.estimator_).input_tags.sparse
+            if self.estimator is not None or has_own:
                 return X, None, None
             X = X.toarray()
         return as_table(X), *observed_columns(self, X, reset=reset)
-
-    def _takes_sparse(self, X, reset):
-        """Whether the estimator takes X, and not an array of its values."""
-        if self.estimator is not None:
-            return True
-        return has_bits(X) if reset else get_tags(self.estimator_).input_tags.sparse
 
     def score_samples(self, X):
         """Compute the log-likelihood of each row, in which missing values are summed out.

@@ -390,12 +390,17 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         check_count("n_steps", n_steps, 0)
         rng = make_rng(random_state, machine.weights[0])
         if init is None:
-            machine = _with_lengths(machine, lengths, n_samples, self.starts_, rng)
+            if lengths is None:
+                kept = to_numpy(machine.units[0].totals(self.starts_))
+                lengths = kept[to_numpy(rng.integers(len(kept), n_samples))]
+            lengths = _checked_lengths(lengths)
+            lengths = np.full(n_samples, lengths) if lengths.ndim == 0 else lengths
+            unit = Multinomial(from_numpy(lengths, machine.weights[0]))
+            machine = replace(machine, units=(unit, machine.units[1]))
             X = draw_visible(machine, rng, machine.n_rows)
         elif lengths is None:
-            X = namespace(machine.weights[0]).asarray(
-                dense(rows_to_start(self, init, n_samples)), copy=True
-            )
+            X = dense(rows_to_start(self, init, n_samples))
+            X = namespace(X).asarray(X, copy=True)
         else:
             raise ValueError("sample takes init or lengths, not both: rows of init have lengths")
         if n_steps == 0:
@@ -413,14 +418,3 @@ def _checked_lengths(lengths):
     if found.ndim > 1 or not found.size or not (np.isfinite(found) & (found >= 0)).all():
         raise ValueError(f"lengths must be one or several numbers >= 0, got {lengths!r}")
     return found
-
-
-def _with_lengths(machine, lengths, n_samples, starts, rng):
-    """Return the machine whose rows have given numbers of words, or those of random starts."""
-    if lengths is None:
-        kept = to_numpy(machine.units[0].totals(starts))
-        lengths = kept[to_numpy(rng.integers(len(kept), n_samples))]
-    lengths = _checked_lengths(lengths)
-    lengths = np.full(n_samples, lengths) if lengths.ndim == 0 else lengths
-    unit = Multinomial(from_numpy(lengths, machine.weights[0]))
-    return replace(machine, units=(unit, machine.units[1]))
