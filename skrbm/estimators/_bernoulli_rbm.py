@@ -20,8 +20,7 @@ class BernoulliRBM(BaseRBM):
 
     Parameters
     ----------
-    n_components : int, default=256
-        Number of binary hidden units.
+    {n_components = 256}
     learning_rate : float, default=0.1
         Step of the gradient ascent, reasonably between 1e-3 and 1, and smaller late in training.
     batch_size : int, default=10
@@ -34,17 +33,10 @@ class BernoulliRBM(BaseRBM):
 
     Attributes
     ----------
-    {components_}
-    {intercept_hidden_}
-    {intercept_visible_}
+    {components_, intercept_hidden_, intercept_visible_}
     h_samples_ : array of shape (n_chains, n_components)
         Hidden units of the chains.
-    {units_}
-    {visible_means_}
-    {starts_}
-    {n_iter_}
-    {history_}
-    {features_in_}
+    {units_, visible_means_, starts_, n_iter_, history_, n_features_in_, feature_names_in_}
 
     See Also
     --------

@@ -32,27 +32,20 @@ class CategoricalRBM(BaseRBM):
 
     Parameters
     ----------
-    n_components : int, default=256
-        Number of hidden units.
+    {n_components = 256}
     categories : "auto" or list of array-like, default="auto"
         The values of each site. "auto" are those of the data, sorted, in ``partial_fit`` of its
         first rows; of a pandas Categorical or a polars Enum, those of its dtype. If -1 marks
         missing values, pass the other codes, such as ``[range(21)] * n_sites``.
-    {handle_unknown}
-    {hidden}
+    {handle_unknown, hidden}
     inference : {"gibbs", "pcd", "cd", "tempering", "naive_mean_field"} or object, default="gibbs"
         How the moments of the model are estimated, as in :class:`RBM`, without the methods that
         need variances of single columns.
-    {optimizer}
-    {learning_rate = "auto"}
-    {batch_size = 100}
+    {optimizer, learning_rate = "auto", batch_size = 100}
     n_iter : int or "auto", default="auto"
         Number of epochs. "auto" is 40, or as many as make 1000 steps if these are more, divided by
         the fraction of observed values, or by 0.2 if that is smaller.
-    {early_stopping}
-    {warm_start}
-    {verbose}
-    {random_state}
+    {early_stopping, warm_start, verbose, random_state}
 
     Attributes
     ----------
@@ -62,7 +55,7 @@ class CategoricalRBM(BaseRBM):
     {intercept_hidden_}
     intercept_visible_ : array of shape (n_sites, n_categories)
         Biases of the values; 0 after the last value of a site.
-    {others_hidden_}
+    {precision_hidden_}
     categories_ : list of ndarray
         The values of each site.
     {units_}
@@ -71,10 +64,7 @@ class CategoricalRBM(BaseRBM):
         ``from_parameters``.
     starts_ : array of shape (n_states, n_values)
         As in :class:`RBM`: 1 in the column of the value of each site, and 0 elsewhere.
-    {ladder_}
-    {n_iter_}
-    {history_}
-    {features_in_}
+    {ladder_, n_iter_, history_, n_features_in_, feature_names_in_}
 
     See Also
     --------

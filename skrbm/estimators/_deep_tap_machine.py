@@ -43,8 +43,7 @@ class DeepTAPMachine(BaseRBM):
     ----------
     n_components : int or array-like of int, default=(500, 100)
         Number of units of each hidden layer, from the visible one upwards.
-    {visible}
-    {hidden}
+    {visible, hidden}
     inference : {"tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp"} or object, \
             default="tap"
         Equations whose fixed points give both phases: TAP of second or third order, or naive mean
@@ -66,8 +65,7 @@ class DeepTAPMachine(BaseRBM):
     {early_stopping}
     warm_start : bool, default=False
         Whether ``fit`` continues from the last solution, with joint training only.
-    {verbose}
-    {random_state}
+    {verbose, random_state}
 
     Attributes
     ----------
@@ -79,8 +77,7 @@ class DeepTAPMachine(BaseRBM):
         Other parameters of the units of each layer, or None (:class:`TAPRBM`).
     units_ : tuple of Unit
         The units of each layer, with bounds taken from the data.
-    {visible_means_}
-    {starts_}
+    {visible_means_, starts_}
     n_iter_ : int
         Number of epochs of joint training.
     history_ : dict of list
@@ -88,7 +85,7 @@ class DeepTAPMachine(BaseRBM):
         solutions of the data phase of a batch that had not converged.
     pretraining_history_ : list of dict
         Of the pretraining of each layer, as in :class:`TAPRBM`.
-    {features_in_}
+    {n_features_in_, feature_names_in_}
 
     See Also
     --------

@@ -148,8 +148,7 @@ class GaussianBernoulliRBM(BaseRBM):
 
     Parameters
     ----------
-    n_components : int, default=256
-        Number of binary hidden units.
+    {n_components = 256}
     inference : {"gibbs_langevin", "langevin", "gibbs"} or Sampler, default="gibbs_langevin"
         Sampler of the model phase: Langevin dynamics of v given h, alternating with draws of h
         (Alg. 2); Langevin dynamics on the marginal energy (Alg. 1); block Gibbs sampling (Alg. 5).
@@ -167,37 +166,25 @@ class GaussianBernoulliRBM(BaseRBM):
         Adam [2]_ keeps weak hidden units alive, and reaches higher likelihoods. A name stands for
         one with ``alpha=0.0``, ``schedule="cosine"`` and ``max_grad_norm=10.0``. Gradients are not
         centred, and parameters are not averaged.
-    {learning_rate = 0.01}
-    {batch_size = 100}
-    {n_iter = 50}
-    {early_stopping}
+    {learning_rate = 0.01, batch_size = 100, n_iter = 50, early_stopping}
     init : "random" or fitted estimator, default="random"
         Initial parameters. "random" draws a row of the data for each hidden unit, whose component
         points to it, and which is on with probability 1/2 halfway from the mean to the row;
         variances are those of the data.
-    {warm_start}
-    {verbose}
-    {random_state}
+    {warm_start, verbose, random_state}
 
     Attributes
     ----------
     components_ : array of shape (n_components, n_features)
         W' of the paper: change of the visible means by each hidden unit.
-    intercept_hidden_ : array of shape (n_components,)
-        Biases c of the hidden units.
+    {intercept_hidden_}
     intercept_visible_ : array of shape (n_features,)
         Means b of the visible units without hidden ones.
     variances_ : array of shape (n_features,)
         Variances σ² of the visible units given the hidden ones.
     noise_mean_, noise_scale_ : array of shape (n_features,)
         Mean and standard deviation of the noise that :meth:`sample` starts at.
-    {units_}
-    {visible_means_}
-    {starts_}
-    {ladder_}
-    {n_iter_}
-    {history_}
-    {features_in_}
+    {units_, visible_means_, starts_, ladder_, n_iter_, history_, n_features_in_, feature_names_in_}
 
     See Also
     --------

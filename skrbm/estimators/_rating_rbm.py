@@ -34,23 +34,23 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     Rows are users and columns are items. A rating is the sum of the overall mean, effects of the
     item and of the user, and a deviation, which an RBM of Gaussian visible and binary hidden units
     models. As in [1]_ each user has an RBM of the rated items only, with weights that all share:
-    p(v, h) ∝ exp(sum_i (b_i v_i - λ v_i² / 2 + v_i W_i' h) + c' h) with i over the rated items. An
-    item without a rating is absent and not a latent variable, so that the cost is proportional to
-    the number of ratings, and there are no samples and no likelihoods: :meth:`score` measures the
-    error of predictions. There is no warm start, checkpoint or callback, but :meth:`partial_fit`.
+    p(v, h) ∝ exp(sum_i (b_i v_i - λ v_i² / 2 + v_i W_i' h) + c' h) with i over the rated items,
+    W = ``components_``, b = ``intercept_visible_``, c = ``intercept_hidden_`` and λ =
+    ``precision_visible_``. An item without a rating is absent and not a latent variable, so that
+    the cost is proportional to the number of ratings, and there are no samples and no likelihoods:
+    :meth:`score` measures the error of predictions. There is no warm start, checkpoint or callback,
+    but :meth:`partial_fit`.
 
     Read more in the :ref:`User Guide <recommendations>`.
 
     Parameters
     ----------
-    n_components : int, default=100
-        Number of binary hidden units.
+    {n_components = 100}
     optimizer : {"sgd", "adam"} or object, default="sgd"
         Gradient ascent or Adam; or an object that sets the penalty, the schedule of the learning
         rate and more, such as ``SGD(alpha=0.03)`` (:class:`~skrbm.learning.SGD`). "auto" alpha is
         at most a fifth of the share of the other users who rate an item, on average over ratings.
-    {learning_rate = "auto"}
-    {batch_size = 100}
+    {learning_rate = "auto", batch_size = 100}
     n_iter : int or "auto", default="auto"
         Number of epochs. "auto" is 60, or as many as make 600 steps if these are more.
     {verbose}
@@ -59,26 +59,20 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     Attributes
     ----------
-    components_ : array of shape (n_components, n_features)
-        Weights W.
-    intercept_hidden_ : array of shape (n_components,)
-        Biases c of the hidden units.
-    intercept_visible_ : array of shape (n_features,)
-        Biases b of the deviations.
+    {components_, intercept_hidden_, intercept_visible_}
     precision_visible_ : array of shape (n_features,)
-        Precision λ of the deviations, the same for all items.
+        Precision of the deviations, the same for all items.
     effects_ : Effects
         Mean of all ratings, effects of the ``columns``, ``scale`` of the deviations, in which they
         are measured, and the range of the ratings, ``least`` to ``most``.
     units_ : tuple of Unit
         The visible and the hidden units.
-    n_iter_ : int
-        Number of epochs.
+    {n_iter_}
     history_ : dict of list
         For each epoch: ``epoch``, ``learning_rate``, ``time`` (s), and ``error``: the root mean
         squared error of the training ratings, in units of ``effects_.scale``, given draws of the
         hidden units.
-    {features_in_}
+    {n_features_in_, feature_names_in_}
 
     See Also
     --------

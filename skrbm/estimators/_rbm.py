@@ -27,9 +27,7 @@ class RBM(BaseRBM):
 
     Parameters
     ----------
-    n_components : int, default=256
-        Number of hidden units.
-    {visible}
+    {n_components = 256, visible}
         With at most 200 columns, block Gibbs sampling and hidden units with bounds, "gaussian" is
         ``Gaussian(covariance="full")``, whose columns share a precision matrix; ``Gaussian()`` has
         one precision for each column.
@@ -37,23 +35,12 @@ class RBM(BaseRBM):
         Number of epochs. "auto" is 40, or with an automatic step length and chains as many as make
         1000 steps if these are more, divided by the fraction of observed values, or by 0.2 if that
         is smaller; where columns share a precision matrix, 3000 steps times that fraction.
-    {early_stopping}
-    {random_state}
+    {early_stopping, random_state}
 
     Attributes
     ----------
-    {components_}
-    {intercept_hidden_}
-    {intercept_visible_}
-    {others_visible_}
-    {others_hidden_}
-    {units_}
-    {visible_means_}
-    {starts_}
-    {ladder_}
-    {n_iter_}
-    {history_}
-    {features_in_}
+    {components_, intercept_hidden_, intercept_visible_, precision_visible_, precision_hidden_}
+    {units_, visible_means_, starts_, ladder_, n_iter_, history_, n_features_in_, feature_names_in_}
 
     Other Parameters
     ----------------
@@ -70,16 +57,14 @@ class RBM(BaseRBM):
         By default chains are persistent, and fixed points start at data. With an automatic step
         length, chains of discrete units are checked after a fifth and a half of the epochs: if they
         do not mix, tempered and weighted chains are tried too, and the best model is kept.
-    {optimizer}
-    {learning_rate = "auto"}
+    {optimizer, learning_rate = "auto"}
     batch_size : int, default=100
         Largest number of rows of a mini-batch. With an automatic step length and chains, an epoch
         has at least three batches.
     {init}
         The weights are drawn from N(0, 0.01²), or between binary units such that the fields of
         hidden units have a standard deviation of up to 0.75.
-    {warm_start}
-    {verbose}
+    {warm_start, verbose}
 
     See Also
     --------

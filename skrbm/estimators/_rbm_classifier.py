@@ -93,8 +93,7 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         Values of the label; or the numbers of several labels.
     history_ : dict of list
         That of ``rbm_`` (:class:`RBM`).
-    {n_iter_}
-    {features_in_}
+    {n_iter_, n_features_in_, feature_names_in_}
 
     See Also
     --------

@@ -55,7 +55,7 @@ class RBMImputer(TransformerMixin, Estimator):
         The fitted estimator.
     indicator_ : MissingIndicator or None
         None if ``add_indicator`` is False.
-    {features_in_}
+    {n_features_in_, feature_names_in_}
 
     See Also
     --------

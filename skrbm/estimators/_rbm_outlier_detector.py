@@ -47,7 +47,7 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
     offset_ : float
         Log-likelihood in nats below which rows are outliers: the quantile ``contamination`` of the
         scores of the training rows.
-    {features_in_}
+    {n_features_in_, feature_names_in_}
 
     See Also
     --------

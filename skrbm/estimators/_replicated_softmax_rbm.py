@@ -46,8 +46,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
 
     Parameters
     ----------
-    n_components : int, default=50
-        Number of binary hidden units.
+    {n_components = 50}
     inference : {"gibbs", "pcd", "cd"} or Gibbs, default="gibbs"
         Block Gibbs sampling by persistent chains, which exchange their hidden units with chains of
         other lengths, or by those of "cd", which start at the batch of data; or an object such as
@@ -68,9 +67,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
     n_iter : int or "auto", default="auto"
         Number of epochs. "auto" is 40, or with an automatic step length as many as make 1000 steps
         if these are more.
-    {warm_start}
-    {verbose}
-    {random_state}
+    {warm_start, verbose, random_state}
 
     Attributes
     ----------
@@ -80,15 +77,14 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         Biases of the hidden units for each word of a document.
     intercept_visible_ : array of shape (n_features,)
         Biases of the words: logarithms of their probabilities without hidden units.
-    {units_}
-    {visible_means_}
+    {units_, visible_means_}
     starts_ : array of shape (n_chains, n_features)
         Documents of the chains.
     {n_iter_}
     history_ : dict of list
         For each epoch ``epoch``, ``learning_rate`` and ``time`` (s); for the last one, if that is
         quick, ``log_likelihood`` (nats) of at most 256 training rows.
-    {features_in_}
+    {n_features_in_, feature_names_in_}
 
     See Also
     --------

@@ -15,8 +15,9 @@ from ..inference import FixedPoint, Sampler, method_names
 from ..learning import OPTIMIZERS, EarlyStopping, Optimizer
 from ..units import UNITS, Unit
 
-_SHARED = {
-    "visible": """\
+_ENTRIES = """
+    n_components : int, default=%s
+        Number of hidden units.
     visible : {"bernoulli", "spin", "binomial", "gaussian", "relu", "double_relu", \
             "truncated_gaussian", "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
         Units of the columns of X: 0 or 1 (values between are probabilities); -1 or 1; integers
@@ -24,116 +25,73 @@ _SHARED = {
         on an interval with a point mass at 0 (:ref:`units`). Objects set parameters, such as
         ``TruncatedGaussian(-3, 3)`` or ``Binomial(5)``; bounds are by default those of the data.
         ``Categorical(sizes)`` is for categories, ``Poisson()`` for counts.
-""",
-    "handle_unknown": """\
     handle_unknown : {"warn", "ignore", "error"}, default="warn"
         Treatment of categories that were not in the first X: "warn" warns, treats them as missing,
         and scores them as a value that one of n + 1 rows has, where n rows were fitted; "ignore"
         treats them as missing; "error" raises an error.
-""",
-    "hidden": """\
     hidden : str or Unit, default="bernoulli"
         Hidden units, by name or as an object, as for ``visible``. Bounds are by default [-1, 1], or
         [0, 1] with a point mass.
-""",
-    "optimizer": """\
     optimizer : {"sgd", "natural", "adam"} or object, default="sgd"
         Gradient ascent, natural gradient ascent or Adam; or an object that sets the momentum, the
         penalty on the weights and the schedule of the learning rate, such as
         ``SGD(momentum=0.5, alpha=0.01)`` (:class:`~skrbm.learning.SGD`).
-""",
-    "learning_rate": """\
     learning_rate : float or "auto", default=%s
         Step length of the gradient ascent. With "auto" each step changes the distribution by a
         limited Kullback-Leibler divergence (:class:`~skrbm.learning.StepLength`).
-""",
-    "batch_size": """\
     batch_size : int, default=%s
         Largest number of rows of a mini-batch; batches have nearly the same size.
-""",
-    "n_iter": """\
     n_iter : int, default=%s
         Number of epochs.
-""",
-    "early_stopping": """\
     early_stopping : bool or EarlyStopping, default=False
         Whether to hold out validation rows, to stop when their log-likelihood no longer improves,
         and to keep the parameters of the best epoch. An object sets the patience, the fraction of
         the rows and the tolerance (:class:`~skrbm.learning.EarlyStopping`).
-""",
-    "init": """\
     init : "random", fitted estimator or (components, intercept_hidden, intercept_visible), \
             default="random"
         Initial parameters. "random" draws small weights, and fits visible biases to the data.
-""",
-    "warm_start": """\
     warm_start : bool, default=False
         Whether ``fit`` continues from the last solution.
-""",
-    "verbose": """\
     verbose : int, default=0
         Whether to print the last measurements and the remaining time, after about 40 of the epochs.
-""",
-    "random_state": """\
     random_state : int, RandomState instance or None, default=None
         Determines initial weights, the order of rows, chains and starts, and the seed with which
         ``score_samples`` estimates log Z.
-""",
-    "components_": """\
     components_ : array of shape (n_components, n_features)
         Weights.
-""",
-    "intercept_hidden_": """\
     intercept_hidden_ : array of shape (n_components,)
         Biases of the hidden units.
-""",
-    "intercept_visible_": """\
     intercept_visible_ : array of shape (n_features,)
         Biases of the visible units.
-""",
-    "others_visible_": """\
     precision_visible_, spike_visible_, absolute_visible_, skew_visible_ : array
         Further parameters, of shape (n_features,), of units that have them (:ref:`units`). With
         ``Gaussian(covariance="full")`` the precision is a matrix.
-""",
-    "others_hidden_": """\
     precision_hidden_, spike_hidden_, absolute_hidden_, skew_hidden_ : array
         Further parameters of hidden units that have them, of shape (n_components,).
-""",
-    "units_": """\
     units_ : tuple of Unit
         The visible and the hidden units, with bounds taken from the data.
-""",
-    "visible_means_": """\
     visible_means_ : array of shape (n_features,)
         Means of the training data; absent after ``from_parameters``.
-""",
-    "starts_": """\
     starts_ : array of shape (n_states, n_features)
         Visible values of the last chains, or starts of the last solutions, at which
         :meth:`log_partition` and :meth:`sample` start.
-""",
-    "ladder_": """\
     ladder_ : Ladder
         Only with ``start="tempered"``: models from independent units to the fitted one, with
         samples of each (:class:`skrbm.inference.Ladder`).
-""",
-    "n_iter_": """\
     n_iter_ : int
         Number of epochs.
-""",
-    "history_": """\
     history_ : dict of list
         For each epoch ``epoch``, ``learning_rate``, ``time`` (s), ``log_likelihood`` (nats) and its
         standard error ``log_likelihood_std``; with early stopping ``score``, the log-likelihood of
         the validation set; and quantities of the inference method (:ref:`likelihood_in_training`).
-""",
-    "features_in_": """\
     n_features_in_ : int
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of features seen in fit, if all are strings.
-""",
+"""
+_SHARED = {
+    re.match(r" *(\w+)", entry)[1]: entry
+    for entry in re.split(r"^(?=    \w)", _ENTRIES, flags=re.M)[1:]
 }
 
 
@@ -161,7 +119,7 @@ N_ITER_OR_AUTO = [*CONSTRAINTS["n_iter"], StrOptions({"auto"})]
 def shares_parameters(cls):
     """Fill in the documentation and the constraints of parameters that estimators share.
 
-    Entries of the docstring are given as ``{name}`` or ``{name = default}``. The constraints of a
+    A line ``{name, other = default}`` of the docstring stands for entries. The constraints of a
     class are those of the names in its signature.
     """
     constraints = CONSTRAINTS | cls._parameter_constraints
@@ -173,12 +131,12 @@ def shares_parameters(cls):
         for name in inspect.signature(cls).parameters
     }
 
-    def entry(match):
-        text = _SHARED[match[1]]
-        return text if match[2] is None else text % match[2]
+    def entries(match):
+        pairs = (item.partition(" = ")[::2] for item in match[1].split(", "))
+        return "".join(_SHARED[name].replace("%s", default) for name, default in pairs)
 
     if cls.__doc__ is not None:  # as with python -OO
-        cls.__doc__ = re.sub(r"^    \{([a-z]\w*)(?: = (.+))?\}\n", entry, cls.__doc__, flags=re.M)
+        cls.__doc__ = re.sub(r"^    \{([a-z].+)\}\n", entries, cls.__doc__, flags=re.M)
     return cls
 
 

@@ -24,8 +24,7 @@ class TabularRBM(BaseRBM):
 
     Parameters
     ----------
-    n_components : int, default=64
-        Number of hidden units.
+    {n_components = 64}
     kinds : "auto" or dict, default="auto"
         Kinds of columns by name or, if no name is a number, by position; others follow from the
         dtypes. "binary" are booleans, or two values that are not floats; "categorical" are strings,
@@ -48,23 +47,17 @@ class TabularRBM(BaseRBM):
     covariance : {"diag", "full"}, default="diag"
         Whether "real" and "skewed" columns are independent given the hidden units, or share a
         precision matrix (:class:`~skrbm.units.Gaussian`).
-    {handle_unknown}
-    {hidden}
+    {handle_unknown, hidden}
     inference : {"gibbs", "pcd", "cd", "tempering", "naive_mean_field", "tap"} or object, \
             default="gibbs"
         How the moments of the model are estimated, as in :class:`RBM`, but chains are weighted by
         default in tables with real columns. The method must support all kinds of the columns.
-    {optimizer}
-    {learning_rate = "auto"}
-    {batch_size = 100}
+    {optimizer, learning_rate = "auto", batch_size = 100}
     n_iter : int or "auto", default="auto"
         Number of epochs. "auto" is 100, or as many as make 1000 steps if these are more, and in
         large tables as many as make 4000 steps, but not less than 40. Unless real columns share a
         precision matrix, it is divided by the fraction of observed values, or by 0.2 if smaller.
-    {early_stopping}
-    {warm_start}
-    {verbose}
-    {random_state}
+    {early_stopping, warm_start, verbose, random_state}
 
     Attributes
     ----------
@@ -78,7 +71,7 @@ class TabularRBM(BaseRBM):
     precision_visible_ : array of shape (n_encoded,) or (n_encoded, n_encoded)
         Only with real columns: their precisions, standardized, and 0 for columns of other kinds. A
         matrix with ``covariance="full"``.
-    {others_hidden_}
+    {precision_hidden_}
     kinds_ : dict
         The kind of each column of X by its name, or by its number.
     {units_}
@@ -86,9 +79,7 @@ class TabularRBM(BaseRBM):
         Means of the columns of the units in the training data; absent after ``from_parameters``.
     starts_ : array of shape (n_states, n_encoded)
         As in :class:`RBM`.
-    {ladder_}
-    {n_iter_}
-    {history_}
+    {ladder_, n_iter_, history_}
     n_features_in_ : int
         Number of columns of X seen in fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

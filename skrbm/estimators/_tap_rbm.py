@@ -24,10 +24,7 @@ class TAPRBM(BaseRBM):
 
     Parameters
     ----------
-    n_components : int, default=256
-        Number of hidden units.
-    {visible}
-    {hidden}
+    {n_components = 256, visible, hidden}
     inference : {"tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp", "bp"} or \
             object, default="tap"
         Equations whose fixed points give the moments of the model: TAP of second or third order,
@@ -40,31 +37,16 @@ class TAPRBM(BaseRBM):
         ``momentum=0.5``.
     {learning_rate = 0.2}
         Units without bounds, and counts, need a smaller one, such as 0.01.
-    {batch_size = 50}
-    {n_iter = 40}
-    {early_stopping}
-    {init}
-    {warm_start}
-    {verbose}
-    {random_state}
+    {batch_size = 50, n_iter = 40, early_stopping, init, warm_start, verbose, random_state}
 
     Attributes
     ----------
-    {components_}
-    {intercept_hidden_}
-    {intercept_visible_}
-    {others_visible_}
-    {others_hidden_}
-    {units_}
-    {visible_means_}
-    {starts_}
-    {ladder_}
-    {n_iter_}
-    {history_}
+    {components_, intercept_hidden_, intercept_visible_, precision_visible_, precision_hidden_}
+    {units_, visible_means_, starts_, ladder_, n_iter_, history_}
         Of the equations ``tap_log_likelihood`` (nats per sample, of at most 1000 rows without
         missing values, where the last batch's sweeps ended), ``n_unconverged`` (mean number of
         starts of a batch, nearly all with two sweeps) and ``n_sweeps`` (their mean number).
-    {features_in_}
+    {n_features_in_, feature_names_in_}
 
     See Also
     --------

@@ -99,8 +99,7 @@ class ConditionalRBM(
         and B. Gradients are not centred.
     {learning_rate = "auto"}
         Reasonable numbers lie between 5e-3 and 0.5.
-    {batch_size = 100}
-    {n_iter = 50}
+    {batch_size = 100, n_iter = 50}
     early_stopping : bool or EarlyStopping, default=True
         As in :class:`RBM`, by the error of validation rows, the fraction of wrong outputs.
     init : "random" or fitted ConditionalRBM, default="random"
@@ -108,8 +107,7 @@ class ConditionalRBM(
         outputs that are 1 in a row, and B from N(0, 1 / n_features), with A = 0 and b the log-odds
         of the targets. Of a fitted estimator all parameters are copied, or A and b if it has no
         hidden units (logistic regression).
-    {warm_start}
-    {verbose}
+    {warm_start, verbose}
     random_state : int, RandomState instance or None, default=None
         Determines initial weights, the order of rows and the chains.
 
@@ -131,13 +129,12 @@ class ConditionalRBM(
         Number of outputs; of a label the number of classes, and 1 if they are two.
     n_sweeps_ : int
         Largest number of sweeps of inference in the last epoch, and in predictions.
-    n_iter_ : int
-        Number of epochs.
+    {n_iter_}
     history_ : dict of list
         For each epoch ``epoch``, ``learning_rate``, ``time`` (s), ``converged`` of a fixed point or
         ``updated`` of the perceptron (fractions of rows), and, with early stopping,
         ``validation_error``.
-    {features_in_}
+    {n_features_in_, feature_names_in_}
 
     See Also
     --------

@@ -120,10 +120,7 @@ class FrankWolfeRBM(DensityModel):
         Why growth stopped.
     n_iter_ : int
         Number of steps.
-    {units_}
-    {visible_means_}
-    {starts_}
-    {features_in_}
+    {units_, visible_means_, starts_, n_features_in_, feature_names_in_}
 
     See Also
     --------
