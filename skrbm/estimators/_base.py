@@ -451,11 +451,8 @@ class BaseRBM(DensityModel):
             Weights; or a fitted estimator whose arrays are copied, such as a
             :class:`sklearn.neural_network.BernoulliRBM`. Of a :class:`CategoricalRBM` they have the
             shape (n_components, n_sites, n_categories), with categories 0, 1, ... by default.
-        intercept_hidden : array-like of shape (n_components,), default=None
-            Biases of the hidden units; default: zeros.
-        intercept_visible : array-like of shape (n_features,), default=None
-            Biases of the visible units, of categories of shape (n_sites, n_categories); default:
-            zeros.
+        intercept_hidden, intercept_visible : array-like, default=None
+            Biases, of the shapes of the attributes; default: zeros.
         **params
             Parameters of the estimator other than ``n_components``; and, of units that have them,
             the arrays ``precision_visible``, ``spike_visible``, ``precision_hidden`` and

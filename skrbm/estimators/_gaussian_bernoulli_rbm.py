@@ -324,12 +324,8 @@ class GaussianBernoulliRBM(BaseRBM):
         ----------
         components : array-like of shape (n_components, n_features), or fitted estimator
             Change of the visible means by each hidden unit; or a fitted machine.
-        intercept_hidden : array-like of shape (n_components,), default=None
-            Biases of the hidden units; default: zeros.
-        intercept_visible : array-like of shape (n_features,), default=None
-            Means of the visible units without hidden ones; default: zeros.
-        variances : array-like of shape (n_features,), default=None
-            Variances of the visible units given the hidden ones, positive; default: ones.
+        intercept_hidden, intercept_visible, variances : array-like, default=None
+            As the attributes; default: zeros, and ones for the variances, which are positive.
         **params
             Parameters of the estimator other than ``n_components``.
 

@@ -171,10 +171,8 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         ----------
         components : array-like of shape (n_components, n_features), or fitted estimator
             Weights; or a fitted estimator whose arrays are copied.
-        intercept_hidden : array-like of shape (n_components,), default=None
-            Biases of the hidden units for each word; default: zeros.
-        intercept_visible : array-like of shape (n_features,), default=None
-            Biases of the words; default: zeros.
+        intercept_hidden, intercept_visible : array-like, default=None
+            Biases, as the attributes; default: zeros.
         length : int, default=100
             Number of words of the documents of ``starts_``.
         **params

@@ -121,8 +121,7 @@ class ConditionalRBM(
         Coefficients of the features in the biases of the hidden units.
     intercept_visible_ : array of shape (n_outputs,)
         Biases of the outputs.
-    intercept_hidden_ : array of shape (n_components,)
-        Biases of the hidden units.
+    {intercept_hidden_}
     classes_ : ndarray of shape (n_classes,)
         Classes of a label, or the numbers of the outputs.
     n_outputs_ : int
@@ -253,7 +252,7 @@ class ConditionalRBM(
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,)
         classes : array-like of shape (n_classes,), default=None
-            All classes that the label will ever have, which the first call must give.
+            All classes that one label will ever have; the first call must give them.
         sample_weight : array-like of shape (n_samples,), default=None
             As in :meth:`fit`.
 
@@ -377,17 +376,11 @@ class ConditionalRBM(
         Parameters
         ----------
         components : array-like of shape (n_components, n_outputs)
-        coef_visible : array-like of shape (n_outputs, n_features), default=None
-            Default: zeros.
-        coef_hidden : array-like of shape (n_components, n_features), default=None
-            Default: zeros. One of the two coefficients must be given.
-        intercept_visible : array-like of shape (n_outputs,), default=None
-            Default: zeros.
-        intercept_hidden : array-like of shape (n_components,), default=None
-            Default: zeros.
+        coef_visible, coef_hidden, intercept_visible, intercept_hidden : array-like, default=None
+            As the attributes; default: zeros, but one of the coefficients must be given.
         classes : array-like of shape (n_classes,), default=None
             If the target is one label: its classes, sorted, one for each output, or two of one
-            output. The default for one output is (0, 1).
+            output, by default (0, 1).
         **params
             Parameters of the estimator other than ``n_components``.
 
