@@ -70,7 +70,12 @@ class BernoulliRBM(BaseRBM):
         verbose=0,
         random_state=None,
     ):
-        self._store(locals())
+        self.n_components = n_components
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.n_iter = n_iter
+        self.verbose = verbose
+        self.random_state = random_state
 
     @property
     def _measures_epochs(self):

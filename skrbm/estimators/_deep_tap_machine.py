@@ -141,7 +141,20 @@ class DeepTAPMachine(BaseRBM):
         verbose=0,
         random_state=None,
     ):
-        self._store(locals())
+        self.n_components = n_components
+        self.visible = visible
+        self.hidden = hidden
+        self.inference = inference
+        self.layer = layer
+        self.n_iter_pretrain = n_iter_pretrain
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.n_iter = n_iter
+        self.early_stopping = early_stopping
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.random_state = random_state
 
     # ------------------------------------------------------------ the parts of the training
 

@@ -238,7 +238,19 @@ class GaussianBernoulliRBM(BaseRBM):
         verbose=0,
         random_state=None,
     ):
-        self._store(locals())
+        self.n_components = n_components
+        self.inference = inference
+        self.gradient = gradient
+        self.standardize = standardize
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.n_iter = n_iter
+        self.early_stopping = early_stopping
+        self.init = init
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.random_state = random_state
 
     # ------------------------------------------------------------------- the parts
 

@@ -107,7 +107,19 @@ class RBM(BaseRBM):
         warm_start=False,
         verbose=0,
     ):
-        self._store(locals())
+        self.n_components = n_components
+        self.visible = visible
+        self.n_iter = n_iter
+        self.early_stopping = early_stopping
+        self.random_state = random_state
+        self.hidden = hidden
+        self.inference = inference
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.init = init
+        self.warm_start = warm_start
+        self.verbose = verbose
 
     def _units(self):
         return self._units_for(vars(self).get("n_features_in_", inf))

@@ -127,7 +127,10 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
     }
 
     def __init__(self, estimator=None, *, unlabelled=None, discriminative=0.0, random_state=None):
-        self._store(locals())
+        self.estimator = estimator
+        self.unlabelled = unlabelled
+        self.discriminative = discriminative
+        self.random_state = random_state
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -86,7 +86,9 @@ class RBMImputer(TransformerMixin, Estimator):
     }
 
     def __init__(self, estimator=None, *, add_indicator=False, random_state=None):
-        self._store(locals())
+        self.estimator = estimator
+        self.add_indicator = add_indicator
+        self.random_state = random_state
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

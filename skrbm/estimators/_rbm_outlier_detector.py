@@ -72,7 +72,9 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
     }
 
     def __init__(self, estimator=None, *, contamination=0.1, random_state=None):
-        self._store(locals())
+        self.estimator = estimator
+        self.contamination = contamination
+        self.random_state = random_state
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

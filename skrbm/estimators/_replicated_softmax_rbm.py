@@ -134,7 +134,16 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         verbose=0,
         random_state=None,
     ):
-        self._store(locals())
+        self.n_components = n_components
+        self.inference = inference
+        self.sparsity = sparsity
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.n_iter = n_iter
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.random_state = random_state
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -184,10 +184,6 @@ class Estimator(BaseEstimator):
 
     _doc_link_module, _doc_link_template = DOC_LINK
 
-    def _store(self, arguments):
-        """Store the parameters of ``__init__``, given as its ``locals()``, as they are."""
-        vars(self).update({name: value for name, value in arguments.items() if name != "self"})
-
     def set_params(self, **params):
         """Set parameters of the estimator, and of objects among them (``inference__damping``).
 

@@ -127,7 +127,20 @@ class TabularRBM(BaseRBM):
         verbose=0,
         random_state=None,
     ):
-        self._store(locals())
+        self.n_components = n_components
+        self.kinds = kinds
+        self.covariance = covariance
+        self.handle_unknown = handle_unknown
+        self.hidden = hidden
+        self.inference = inference
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.n_iter = n_iter
+        self.early_stopping = early_stopping
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.random_state = random_state
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

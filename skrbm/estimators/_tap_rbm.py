@@ -94,7 +94,19 @@ class TAPRBM(BaseRBM):
         verbose=0,
         random_state=None,
     ):
-        self._store(locals())
+        self.n_components = n_components
+        self.visible = visible
+        self.hidden = hidden
+        self.inference = inference
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.n_iter = n_iter
+        self.early_stopping = early_stopping
+        self.init = init
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.random_state = random_state
 
     _optimizer_defaults: ClassVar[dict] = {"momentum": 0.5, "alpha": 0.005, "schedule": "linear"}
 

@@ -189,7 +189,19 @@ class ConditionalRBM(
         verbose=0,
         random_state=None,
     ):
-        self._store(locals())
+        self.n_components = n_components
+        self.objective = objective
+        self.inference = inference
+        self.decision = decision
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.n_iter = n_iter
+        self.early_stopping = early_stopping
+        self.init = init
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.random_state = random_state
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -172,7 +172,18 @@ class FrankWolfeRBM(DensityModel):
         verbose=0,
         random_state=None,
     ):
-        self._store(locals())
+        self.max_components = max_components
+        self.alpha = alpha
+        self.step = step
+        self.temperature = temperature
+        self.away_steps = away_steps
+        self.inference = inference
+        self.tol = tol
+        self.early_stopping = early_stopping
+        self.init = init
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.random_state = random_state
 
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
