@@ -26,7 +26,17 @@ class HopfieldRBM(BaseRBM):
         verbose=0,
         random_state=None,
     ):
-        self._store(locals())
+        self.n_components = n_components
+        self.inference = inference
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.n_iter = n_iter
+        self.early_stopping = early_stopping
+        self.init = init
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.random_state = random_state
 
     def _units(self):
         return Bernoulli(), Gaussian()
