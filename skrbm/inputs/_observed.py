@@ -150,10 +150,9 @@ class ObservedColumn:
     @property
     def is_identifier(self):
         """Whether so many values are different that they tell rows apart, and nothing else."""
-        is_label = self.code == "O" and self.asked is None
-        return (self.is_numbering and self.n > _FEWEST_ROWS) or (
-            is_label and tells_rows_apart(self.values, self.n)
-        )
+        are_labels = self.code == "O" and self.values is not None
+        differ = len(self.values) > _DIFFERENT * self.n if are_labels else self.is_numbering
+        return differ and self.n > _FEWEST_ROWS
 
     @classmethod
     def of(cls, X, j, name, column, asked, weights=None):
@@ -246,13 +245,9 @@ class ObservedColumn:
         return "skewed" if gain > _LEAST_GAIN else "real"
 
 
-def tells_rows_apart(values, n):
-    """Whether labels have so many different values in n rows that they are identifiers."""
-    return n > _FEWEST_ROWS and len(values) > _DIFFERENT * n
-
-
-def warn_of_identifiers(names):
-    """Warn of columns that tell rows apart and nothing else."""
+def warn_of_identifiers(observed):
+    """Warn of observed columns that tell rows apart and nothing else."""
+    names = [column.name for column in observed if column.is_identifier]
     if not names:
         return
     is_one = len(names) == 1

@@ -1,5 +1,6 @@
 """Tables as columns of units, and back."""
 
+from copy import copy
 from dataclasses import replace
 from functools import reduce
 from itertools import groupby
@@ -12,28 +13,18 @@ import scipy.sparse as sp
 from .._checks import hint
 from ..arrays import from_numpy, is_foreign, to_numpy
 from ..units import Categorical, ColumnUnits, Gaussian
-from ._categories import given_values, joined_values, one_hot, report_unknown, values_of
+from ._categories import given_values, one_hot, report_unknown
 from ._frames import column_of, frame_of, library_of, missing_values
 from ._kinds import KINDS, NamedColumn, as_numbers
-from ._observed import ObservedColumn, tells_rows_apart, warn_of_identifiers
+from ._observed import ObservedColumn, warn_of_identifiers
 
 
 class TableEncoder:
     """Encoding of tables with columns of several kinds as columns of units.
 
     Columns of equal units are adjacent. A missing value is NaN in all columns that encode it.
-
-    Parameters
-    ----------
-    kinds : "auto" or dict, default="auto"
-        Kinds of some columns by name or, where no name is a number, by number; the others, or all,
-        are inferred.
-    handle_unknown : {"warn", "ignore", "error"}, default="warn"
-        Whether unknown categories are missing, with a warning or without, or an error.
-    covariance : {"diag", "full"}, default="diag"
-        That of the units of "real" columns.
-    with_precision : bool, default=False
-        Whether columns whose units take no precision are inferred to be of other kinds.
+    ``kinds``, ``handle_unknown`` and ``covariance`` are those of TabularRBM. With
+    ``with_precision`` no kind is inferred whose units take no precision.
 
     Attributes
     ----------
@@ -45,7 +36,7 @@ class TableEncoder:
         Number of rows of the training data, or the sum of their weights.
     """
 
-    finds_values, n_rows = True, 0.0
+    finds_values, frame, n_rows = True, None, 0.0
 
     def __init__(
         self, kinds="auto", handle_unknown="warn", covariance="diag", with_precision=False
@@ -55,9 +46,8 @@ class TableEncoder:
 
     def fit(self, X, columns, weights=None):
         """Infer the kinds of the columns of a table X, with weights of its rows; return self."""
-        self.frame = library_of(X)
-        self.n_rows = _n_rows(columns, weights)
-        names = list(range(len(columns))) if self.frame is None else list(X.columns)
+        self._set_rows(X, columns, weights)
+        names = list(range(len(columns)) if self.frame is None else X.columns)
         kinds = self._asked_kinds(names)
         observed = [
             ObservedColumn.of(X, j, names[j], column, kinds.get(j), weights)
@@ -65,11 +55,16 @@ class TableEncoder:
         ]
         return self._describe(observed, np.result_type(np.float32, *map(_dtype_of, columns)))
 
+    def _set_rows(self, X, columns, weights):
+        self.frame = library_of(X)
+        self.n_rows = float(len(columns[0]) if weights is None else np.sum(weights))
+
     def joined(self, encoders):
         """Return the encoder of the values of several blocks of rows."""
-        joined = type(self)(self.kinds, self.handle_unknown, self.covariance, self.with_precision)
-        joined.frame = encoders[0].frame
+        joined = copy(encoders[0])
         joined.n_rows = sum(encoder.n_rows for encoder in encoders)
+        if not self.finds_values:
+            return joined
         columns = zip(*(encoder.observed for encoder in encoders), strict=True)
         observed = [reduce(ObservedColumn.joined, parts) for parts in columns]
         return joined._describe(observed, np.result_type(*(e.dtype for e in encoders)))
@@ -103,7 +98,7 @@ class TableEncoder:
 
     def finish(self):
         """Warn of columns that tell rows apart and nothing else; forget what joins needed."""
-        warn_of_identifiers([column.name for column in self.observed if column.is_identifier])
+        warn_of_identifiers([column for column in self.observed if column.asked is None])
         del self.observed
 
     @property
@@ -150,22 +145,11 @@ class TableEncoder:
         return sp.csr_array(both)
 
     def decode(self, blocks, given=None, drawn=False):
-        """Return a table of rows of units, or of their means.
+        """Return a DataFrame or an array of blocks of rows of units, or of their means.
 
-        Parameters
-        ----------
-        blocks : iterable of arrays of shape (n_rows, n_columns)
-            The rows, in blocks.
-        given : list of ndarray, default=None
-            Columns of a table whose real numbers are kept where they are not missing.
-        drawn : bool, default=False
-            Whether the rows are draws, which real columns keep within the range of training.
-
-        Returns
-        -------
-        DataFrame, or array of shape (n_samples, n_columns)
-            Of objects, if columns have values of other kinds than numbers; numbers are in the
-            library of the rows.
+        Real numbers of ``given``, columns of a table, are kept where they are not missing. Rows
+        that are ``drawn`` keep real columns within the range of training. An array has objects if
+        columns have other values than numbers; numbers are in the library of the rows.
         """
         parts, columns = [], [self.table[j] for j in self.order]
         ends = np.cumsum([column.width for column in columns])[:-1]
@@ -228,68 +212,48 @@ class TableEncoder:
 class CategoryEncoder(TableEncoder):
     """One-hot encoding of columns of categories.
 
-    Parameters
-    ----------
-    categories : "auto" or list of array-like, default="auto"
-        The values of each column. "auto" are those of the data, sorted, or those of a categorical
-        dtype of pandas or an Enum of polars.
-    handle_unknown : {"warn", "ignore", "error"}, default="warn"
-        Whether other values are missing, with a warning or without, or an error.
+    ``categories`` and ``handle_unknown`` are those of CategoricalRBM.
     """
 
-    frame = None
-
     def __init__(self, categories="auto", handle_unknown="warn"):
-        self.categories, self.handle_unknown = categories, handle_unknown
+        super().__init__(handle_unknown=handle_unknown)
+        self.categories = categories
         if not self.finds_values:
-            self._set([given_values(values, j) for j, values in enumerate(categories)])
-
-    def _set(self, categories):
-        self.table = [
-            NamedColumn("categorical", j, str(values.dtype), values)
-            for j, values in enumerate(categories)
-        ]
-        return self
-
-    def fit(self, X, columns, weights=None):
-        """Find the categories of a table X with the given columns; return self."""
-        self.n_rows, self.frame = _n_rows(columns, weights), library_of(X)
-        if self.finds_values:
-            self.n_known = [int(np.sum(~missing_values(column))) for column in columns]
-            self._set([values_of(X, j, column) for j, column in enumerate(columns)])
-        if len(self.table) != len(columns):
-            raise ValueError(
-                f"categories has {len(self.table)} lists, and X {len(columns)} columns"
-            )
-        if self.frame is not None:
-            self.table = [_as_in_frame(column, X, j) for j, column in enumerate(self.table)]
-        return self
+            arrays = [given_values(values, j) for j, values in enumerate(categories)]
+            self.table = [
+                NamedColumn("categorical", j, str(values.dtype), values)
+                for j, values in enumerate(arrays)
+            ]
 
     @property
     def finds_values(self):
         """Whether the categories are those of the data."""
         return isinstance(self.categories, str)
 
-    def joined(self, encoders):
-        """Return the encoder of the union of the categories of encoders."""
-        columns = enumerate(zip(*(encoder.categories_ for encoder in encoders), strict=True))
-        joined = type(self)(self.categories, self.handle_unknown)
-        joined.n_rows = sum(encoder.n_rows for encoder in encoders)
-        joined.frame = encoders[0].frame
+    def fit(self, X, columns, weights=None):
+        """Find the categories of a table X with the given columns; return self."""
         if self.finds_values:
-            joined.n_known = np.sum([encoder.n_known for encoder in encoders], axis=0).tolist()
-        joined._set([joined_values(own, f"column {j} of X") for j, own in columns])
-        if joined.frame is not None:
-            pairs = zip(encoders[0].table, joined.categories_, strict=True)
-            joined.table = [replace(column, values=values) for column, values in pairs]
-        return joined
+            return super().fit(X, columns, weights)
+        if len(self.table) != len(columns):
+            raise ValueError(
+                f"categories has {len(self.table)} lists, and X {len(columns)} columns"
+            )
+        self._set_rows(X, columns, weights)
+        if self.frame is not None:
+            for j, column in enumerate(self.table):
+                dtype = column_of(X, j).dtype
+                own = {"dtype": str(dtype), "ordered": bool(getattr(dtype, "ordered", False))}
+                self.table[j] = replace(column, name=X.columns[j], **own)
+        return self
+
+    def _asked_kinds(self, names):
+        return dict.fromkeys(range(len(names)), "categorical")
 
     def finish(self):
         """Warn of columns that tell rows apart and nothing else, unless categories are given."""
         if self.finds_values:
-            pairs = zip(self.table, self.n_known, strict=True)
-            names = [column.name for column, n in pairs if tells_rows_apart(column.values, n)]
-            warn_of_identifiers(names)
+            warn_of_identifiers(self.observed)
+            del self.observed
 
     @property
     def categories_(self):
@@ -305,17 +269,6 @@ class CategoryEncoder(TableEncoder):
     def unit(self):
         """The units of the encoded columns."""
         return Categorical(self.sizes)
-
-
-def _as_in_frame(column, X, j):
-    """Return a column of labels with the name and the dtype of a column of a DataFrame."""
-    dtype = column_of(X, j).dtype
-    is_ordered = bool(getattr(dtype, "ordered", False))
-    return replace(column, name=X.columns[j], dtype=str(dtype), ordered=is_ordered)
-
-
-def _n_rows(columns, weights):
-    return float(len(columns[0]) if weights is None else np.sum(weights))
 
 
 def _dtype_of(column):
