@@ -98,19 +98,10 @@ def report_unknown(unknown, handle_unknown):
 
 
 def one_hot(codes, sizes):
-    """Return codes as one-hot columns in a CSR matrix.
+    """Return codes of sites as one-hot columns in a CSR matrix of bytes.
 
-    Parameters
-    ----------
-    codes : ndarray of int of shape (n_rows, n_sites)
-        -1 is missing.
-    sizes : sequence of int
-        Number of values of each site.
-
-    Returns
-    -------
-    csr_array of shape (n_rows, sum(sizes))
-        Of bytes or, if values are missing, of float32 with NaN in all columns of a missing site.
+    ``sizes`` are the numbers of values of the sites. If codes are missing, -1, the matrix is of
+    float32 with NaN in all columns of a missing site.
     """
     sizes = np.array(sizes)
     first, shape = np.cumsum(sizes) - sizes, (len(codes), int(sizes.sum()))

@@ -7,18 +7,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_array, validate_data
 
-from ..arrays import (
-    as_like,
-    cast,
-    has_missing,
-    is_foreign,
-    namespace,
-    value_range,
-    working_dtype,
-)
+from ..arrays import as_like, cast, has_missing, is_foreign, namespace, value_range, working_dtype
 from ..exceptions import DataRangeWarning
 from ._blocks import CheckedBlocks, find_blocks
-from ._frames import check_frame, check_types, check_unmasked, column_of, is_frame
+from ._frames import check_table, column_of, is_frame
 
 _ENCODES_TEXT_BY = "use TabularRBM, which takes tables of numbers and categories, or encode them"
 
@@ -26,20 +18,10 @@ _ENCODES_TEXT_BY = "use TabularRBM, which takes tables of numbers and categories
 def check_data(estimator, X, *, reset=False, missing=False, sparse=True, blocks=False):
     """Return X checked against an estimator's features, in its own dtype.
 
-    Parameters
-    ----------
-    estimator : estimator
-    X : array-like, sparse matrix or data in blocks
-    reset : bool, default=False
-        Whether the features of X become those of the estimator. Without, X becomes an array of the
-        library that holds the estimator's parameters.
-    missing : bool, default=False
-        Whether a dense X may have NaN.
-    sparse : bool, default=True
-        Whether X may be sparse.
-    blocks : bool, default=False
-        Whether data that are read in blocks are returned as :class:`CheckedBlocks`; without,
-        arrays of them are read as a whole.
+    With ``reset`` the features of X become those of the estimator; without, X becomes an array of
+    the library that holds its parameters. A dense X may have NaN if they may be ``missing``. With
+    ``blocks``, data that are read in blocks are returned as :class:`CheckedBlocks`; without,
+    arrays of them are read as a whole.
     """
     source, is_fit = find_blocks(X), reset
 
@@ -62,10 +44,7 @@ def check_data(estimator, X, *, reset=False, missing=False, sparse=True, blocks=
 
 
 def _check(estimator, X, reset, missing, sparse):
-    check_frame(X)
-    check_unmasked(X)
-    if is_frame(X) or (isinstance(X, np.ndarray) and X.dtype.kind == "O" and X.ndim == 2):
-        check_types(X)
+    check_table(X)
     options = {"accept_sparse": "csr" if sparse else False, "ensure_all_finite": "allow-nan"}
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # of sums of infinite float16

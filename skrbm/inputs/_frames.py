@@ -14,31 +14,24 @@ _TIMES = date, time, timedelta, np.datetime64, np.timedelta64
 
 
 def columns_of(estimator, X, *, reset=False):
-    """Return the columns of a table as NumPy arrays, checked against an estimator.
+    """Return the columns of an array-like or a DataFrame as NumPy arrays, checked.
 
-    Parameters
-    ----------
-    estimator : estimator
-    X : array-like or DataFrame of shape (n_samples, n_features)
-        Of numbers, strings or objects.
-    reset : bool, default=False
-        Whether the features of X become those of the estimator.
+    With ``reset`` the features of X become those of the estimator.
     """
     if is_foreign(X):
         X = to_numpy(X)
-    check_frame(X)
+    check_table(X)
     if is_frame(X):
         if not all(X.shape):
             raise ValueError(f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s)")
-        check_types(X)
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         return [np.asarray(column_of(X, j)) for j in range(X.shape[1])]
-    check_unmasked(X)
     given, options = X, {"ensure_all_finite": False, "estimator": estimator, "input_name": "X"}
     X = check_array(given, dtype=None, **options)
     if not hasattr(given, "dtype") and X.dtype.kind in "US":  # lists that mix text and numbers
         X = check_array(given, dtype=object, **options)
-    check_types(X)
+    if not isinstance(given, np.ndarray):
+        check_table(X)
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     return list(X.T)
 
@@ -59,14 +52,24 @@ def column_of(X, j):
     return X.iloc[:, j] if hasattr(X, "iloc") else X[X.columns[j]]
 
 
-def check_types(X):
-    """Raise an error if a DataFrame or 2D array has values that are no numbers and no labels.
+def check_table(X):
+    """Raise an error if X is a table with values that are no numbers and no labels.
 
-    It is a ValueError for complex numbers, dates and times, and a TypeError for what is nested.
+    It is a ValueError for complex numbers, dates and times, masked values, and column names that
+    occur twice, and a TypeError for what is nested, and for a LazyFrame of polars.
     """
+    if type(X).__name__ == "LazyFrame":
+        raise TypeError("X is a LazyFrame, which has no values yet; pass X.collect()")
+    check_unmasked(X)
+    columns = ()
     if is_frame(X):
+        names, counts = np.unique([repr(name) for name in X.columns], return_counts=True)
+        if (counts > 1).any():
+            raise ValueError(
+                f"X has several columns named {', '.join(names[counts > 1])}; names must differ"
+            )
         columns = ((name, column_of(X, j)) for j, name in enumerate(X.columns))
-    else:
+    elif isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OmMV":
         columns = enumerate(X.T)
     for name, column in columns:
         dtype, wrong = column.dtype, []
@@ -85,7 +88,7 @@ def check_types(X):
                         f"column {name!r} of X has values of type {min(nested)}, and each argument "
                         "must be a string or a number"
                     )
-                wrong = [f"type {own.__name__}" for own in types if not _is_usual(own)]
+                wrong = [f"type {own.__name__}" for own in types if _is_unusual(own)]
         if wrong:
             raise ValueError(
                 f"column {name!r} of X has values of {min(wrong)}; convert them to numbers or "
@@ -93,24 +96,11 @@ def check_types(X):
             )
 
 
-def _is_usual(kind):
-    """Whether values of a type may be in a table: numbers, labels, and what is missing."""
-    if kind.__name__ == "NaTType":  # of pandas, a date
-        return True
+def _is_unusual(kind):
+    """Whether values of a type are times or complex, other than NaT of pandas, which is missing."""
     is_time = issubclass(kind, _TIMES) or kind.__name__ == "Period"
-    return not (is_time or issubclass(kind, complex | np.complexfloating))
-
-
-def check_frame(X):
-    """Raise TypeError for a LazyFrame of polars, ValueError for column names that occur twice."""
-    if type(X).__name__ == "LazyFrame":
-        raise TypeError("X is a LazyFrame, which has no values yet; pass X.collect()")
-    if is_frame(X):
-        names, counts = np.unique([repr(name) for name in X.columns], return_counts=True)
-        if (counts > 1).any():
-            raise ValueError(
-                f"X has several columns named {', '.join(names[counts > 1])}; names must differ"
-            )
+    is_complex = issubclass(kind, complex | np.complexfloating)
+    return (is_time or is_complex) and kind.__name__ != "NaTType"
 
 
 def check_unmasked(X, name="X"):
@@ -189,38 +179,31 @@ def with_values(column, values):
 
 
 def frame_of(library, table, values):
-    """Return a DataFrame of values with the names and dtypes of the columns of a table.
+    """Return a DataFrame of "pandas" or "polars" with the names and dtypes of a table's columns.
 
-    Parameters
-    ----------
-    library : {"pandas", "polars"}
-    table : list of columns with ``name`` and ``dtype``
-        Labels have ``values`` and ``ordered`` too.
-    values : list of ndarray
+    ``table`` are columns as of ``_kinds.py``, and ``values`` an array for each.
     """
-    make = _polars_series if library == "polars" else _pandas_column
-    library = importlib.import_module(library)
-    columns = [make(library, column, own) for column, own in zip(table, values, strict=True)]
-    if make is _polars_series:
-        return library.DataFrame(columns)
-    found = library.DataFrame(dict(enumerate(columns)))
+    module, pairs = importlib.import_module(library), zip(table, values, strict=True)
+    if library == "polars":
+        return module.DataFrame([_polars_series(module, column, own) for column, own in pairs])
+    found = module.DataFrame({j: _pandas_column(module, *pair) for j, pair in enumerate(pairs)})
     found.columns = [column.name for column in table]
     return found
 
 
-def _pandas_column(library, column, values):
+def _pandas_column(pandas, column, values):
     if column.dtype != "category":
-        return library.Series(values).astype(column.dtype)
+        return pandas.Series(values).astype(column.dtype)
     if not column.is_named:
-        return library.Series(values)
-    return library.Categorical(values, categories=column.values, ordered=column.ordered)
+        return pandas.Series(values)
+    return pandas.Categorical(values, categories=column.values, ordered=column.ordered)
 
 
-def _polars_series(library, column, values):
+def _polars_series(polars, column, values):
     name = column.dtype.partition("(")[0]
-    dtype = library.Enum(list(column.values)) if name == "Enum" else getattr(library, name)
+    dtype = polars.Enum(list(column.values)) if name == "Enum" else getattr(polars, name)
     if name == "Decimal":  # whose default has no decimal places
         dtype = dtype(**{key: int(n) for key, n in re.findall(r"(\w+)=(\d+)", column.dtype)})
     if name == "Object":  # to which nothing is cast
-        return library.Series(column.name, values.tolist(), dtype=dtype)
-    return library.Series(column.name, values.tolist()).cast(dtype)
+        return polars.Series(column.name, values.tolist(), dtype=dtype)
+    return polars.Series(column.name, values.tolist()).cast(dtype)

@@ -43,8 +43,21 @@ KINDS = (
 """The kinds of columns, in the order of the encoded columns."""
 
 
+class _Column:
+    """Base of the kinds of columns, whose values are encoded as they are."""
+
+    is_named = is_site = is_bounded = False
+    width = 1
+
+    def log_spread(self, column):
+        return 0.0
+
+    def log_volume(self, rows):
+        return 0.0
+
+
 @dataclass(frozen=True)
-class NamedColumn:
+class NamedColumn(_Column):
     """Column of labels: "binary", a bit for two ``values`` or for one, or "categorical", a site."""
 
     kind: str
@@ -80,12 +93,6 @@ class NamedColumn:
     def log_unseen(self, column, n):
         return -np.log1p(n) * codes_of(self.values, column)[1]
 
-    def log_spread(self, column):
-        return 0.0
-
-    def log_volume(self, rows):
-        return 0.0
-
     def decode(self, rows, drawn=False):
         if self.is_site:
             return self.values[rows.argmax(axis=1)]
@@ -93,7 +100,7 @@ class NamedColumn:
 
 
 @dataclass(frozen=True)
-class NumberColumn:
+class NumberColumn(_Column):
     """Column of numbers, those of the training data between ``lower`` and ``upper``.
 
     "rating" has a few whole numbers, and so has a :class:`DiscreteColumn`; "count" has whole
@@ -102,11 +109,8 @@ class NumberColumn:
     and all numbers of a column that is constant in training as its one. Counts and positive numbers
     beyond ``upper`` are encoded as those of a :class:`RealColumn`.
 
-    Parameters
-    ----------
-    deviation : float
-        Standard deviation of the training data. Of a column that is constant there, which tells
-        nothing of its scale, it is the size of its value, or 1 if that is 0.
+    ``deviation`` is the standard deviation of the training data. Of a column that is constant
+    there, which tells nothing of its scale, it is the size of its value, or 1 if that is 0.
     """
 
     kind: str
@@ -116,19 +120,13 @@ class NumberColumn:
     upper: float
     deviation: float
 
-    is_named = False
-
     def __post_init__(self):
         if self._is_half_line and self.lower < 0:
             raise ValueError(f"column {self.name!r} has kind {self.kind!r} and negative values")
 
     @property
-    def is_site(self):
-        return self.kind == "discrete"
-
-    @property
     def is_bounded(self):
-        return self.is_site or self.kind in ("rating", "bounded")
+        return self.kind in ("rating", "bounded")
 
     @property
     def _is_half_line(self):
@@ -136,11 +134,7 @@ class NumberColumn:
 
     @property
     def _is_whole(self):
-        return self.is_site or self.kind in ("rating", "count")
-
-    @property
-    def width(self):
-        return 1
+        return self.kind in ("discrete", "rating", "count")
 
     @property
     def unit(self):
@@ -186,9 +180,6 @@ class NumberColumn:
 
     def log_spread(self, column):
         return np.log(self.deviation) if self.kind in ("positive", "bounded") else 0.0
-
-    def log_volume(self, rows):
-        return 0.0
 
     def _numbers(self, column):
         """Return numbers as float64, NaN where missing."""
@@ -254,6 +245,8 @@ class DiscreteColumn(NumberColumn):
     """
 
     values: tuple = ()
+
+    is_site = is_bounded = True
 
     @property
     def width(self):

@@ -119,33 +119,19 @@ class Observations:
 class ObservedColumn:
     """What the observed values of a column tell about its kind.
 
-    Parameters
-    ----------
-    name, dtype, ordered
-        As of :class:`~skrbm.inputs._kinds.NamedColumn`.
-    code : {"b", "i", "f", "O"}
-        Whether the values are booleans, integers, other numbers or labels.
-    asked : str or None
-        The kind that the user asks for.
-    n : int
-        How many values are observed.
-    values : ndarray or None
-        The distinct values; None of numbers, if more than two.
-    seen : Observations or None
-        Of numbers.
-    is_numbering : bool
-        Whether they are whole numbers as identifiers are (:func:`_are_identifiers`).
+    ``name``, ``dtype`` and ``ordered`` are those of :class:`~skrbm.inputs._kinds.NamedColumn`, and
+    ``asked`` is the kind that the user asks for.
     """
 
     name: Any
     dtype: str
     ordered: bool
-    code: str
+    code: str  # "b", "i", "f" or "O": booleans, integers, other numbers or labels
     asked: str | None
-    n: int
-    values: Any = None
-    seen: Any = None
-    is_numbering: bool = False
+    n: int  # how many values are observed
+    values: Any = None  # the distinct ones; None of numbers, if more than two
+    seen: Observations | None = None  # of numbers
+    is_numbering: bool = False  # whether numbers are as those of identifiers are
 
     @property
     def is_identifier(self):
@@ -163,15 +149,15 @@ class ObservedColumn:
         if not len(values):
             raise ValueError(f"column {name!r} of X has no observed value")
         code = "O" if asked else _code_of(values, dtype)
-        if code == "f" and len(values) < len(column) and _are_few_whole(as_numbers(values, name)):
-            code = "i"  # NaN has made floats of them
+        if code == "f" and len(values) < len(column):
+            numbers = as_numbers(values, name)
+            if (numbers % 1 == 0).all() and np.ptp(numbers) <= _MAX_RATING:
+                code = "i"  # NaN has made floats of codes or of a rating
         ordered = bool(getattr(given.dtype, "ordered", False))
         found = cls(name, dtype, ordered, code, asked, len(values))
         if code in "if" or asked not in (None, "binary", "categorical"):
-            weights, numbers = (
-                np.ones(len(column)) if weights is None else weights,
-                as_numbers(values, name),
-            )
+            numbers = as_numbers(values, name)
+            weights = np.ones(len(column)) if weights is None else weights
             found.seen = Observations(numbers, weights[known], float(weights[~known].sum()))
             found.is_numbering = code in "if" and _are_identifiers(numbers, code == "i")
             if code != "i" or len(found.seen.values) > 2:
@@ -277,11 +263,6 @@ def _are_identifiers(numbers, are_integers):
         return True
     is_spread = n >= _FEWEST_EVEN and width >= _WIDE * n
     return bool(is_spread and chisquare(np.histogram(numbers, 10)[0]).pvalue > _EVEN)
-
-
-def _are_few_whole(numbers):
-    """Whether numbers are whole and in so small a range that they are codes or a rating."""
-    return bool((numbers % 1 == 0).all() and numbers.max() - numbers.min() <= _MAX_RATING)
 
 
 def _code_of(values, dtype):
