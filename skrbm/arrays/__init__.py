@@ -16,7 +16,7 @@ from ._columns import (
     value_range,
     weighted_sum,
 )
-from ._later import near_equal_parts, number, number_of, numbers, put_off, require
+from ._later import number, number_of, numbers, put_off, require
 from ._namespace import (
     are_finite,
     as_like,

@@ -5,8 +5,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-import numpy as np
-
 from ._namespace import cast, is_foreign, namespace, to_numpy
 
 _PUT_OFF: ContextVar[list | None] = ContextVar("put_off", default=None)
@@ -73,10 +71,3 @@ def numbers(values: Iterable[Any]) -> list[float]:
         for i, value in zip(places, read, strict=True):
             found[i] = value
     return [float(value) for value in found]
-
-
-def near_equal_parts(index: Any, n: int) -> list[Any]:
-    """Return a vector in ``n`` parts whose sizes differ by 1 at most, the larger ones first."""
-    each, more = divmod(index.shape[0], n)
-    ends = np.cumsum([each + (i < more) for i in range(n)]).tolist()
-    return [index[a:b] for a, b in zip([0, *ends], ends, strict=False)]

@@ -37,22 +37,17 @@ class RowBlocks:
         """Yield pairs (i, block), in the given order if the blocks can be read in any order."""
         if self.n_blocks is None:
             return enumerate(self.read())
-        return (
-            (int(i), self.read(int(i))) for i in (range(self.n_blocks) if order is None else order)
-        )
+        order = range(self.n_blocks) if order is None else map(int, order)
+        return ((i, self.read(i)) for i in order)
 
     def __iter__(self):
         return (block for _, block in self.numbered())
 
 
 class CheckedBlocks(RowBlocks):
-    """Blocks of rows that are checked when they are read. Empty blocks are left out.
+    """Blocks of rows that are checked when they are read, and of which empty ones are left out.
 
-    Parameters
-    ----------
-    source : RowBlocks
-    check : callable
-        ``check(block)`` returns an array, or raises ValueError or TypeError.
+    ``check(block)`` returns an array, or raises ValueError or TypeError.
     """
 
     def __init__(self, source, check):

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import scipy.sparse as sp
+import numpy as np
 
-from ..arrays import cast, from_numpy, namespace
+from ..arrays import cast, dense, from_numpy, namespace
 from ..units import Theta
 from ..units._gaussian import deviations_of_constants
 
@@ -13,12 +13,7 @@ _ROUNDING = 1e-12  # error of sums over many rows, relative to the mean
 
 
 class Coordinates(NamedTuple):
-    """The coordinates z = (v - offset) / divisor of visible values v.
-
-    Parameters
-    ----------
-    offset, divisor : arrays of shape (n_visible,)
-    """
+    """The coordinates z = (v - offset) / divisor of visible values v, by arrays (n_visible,)."""
 
     offset: Any
     divisor: Any
@@ -27,22 +22,19 @@ class Coordinates(NamedTuple):
     def standard(cls, mean, deviation, columns=None):
         """Return the coordinates in which columns have mean 0 and standard deviation 1.
 
-        Constant columns get what :func:`filled` gives them. ``columns``, a
-        NumPy array of bool, selects those that are standardized; None is all.
+        Constant columns get what :func:`filled` gives them. ``columns``, a NumPy array of bool,
+        selects those that are standardized; None is all.
         """
-        xp = namespace(mean)
+        xp, n = namespace(mean), mean.shape[0]
+        columns = from_numpy(np.ones(n, dtype=bool) if columns is None else columns, mean)
         kept = varies(mean, deviation, mean.dtype)
-        if columns is None:
-            return cls(mean, filled(xp.where(kept, deviation, 0.0 * deviation), mean))
-        columns = from_numpy(columns, mean)
         divisor = filled(xp.where(kept & columns, deviation, 0.0 * deviation), mean)
         divisor = xp.where(columns, divisor, xp.ones_like(divisor))
         return cls(xp.where(columns, mean, 0.0 * mean), divisor)
 
     def inward(self, X):
         """Return z for values v, a dense array."""
-        X = X.toarray() if sp.issparse(X) else X
-        return (X - self.offset) / self.divisor
+        return (dense(X) - self.offset) / self.divisor
 
     def outward(self, Z):
         """Return v for values z."""

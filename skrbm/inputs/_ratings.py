@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..arrays import cast, has_missing, working_dtype
+from ..arrays import cast, working_dtype
 from ._rows import DistinctRows
 
 # Ratings that a column or a row needs until its own mean counts half: those of a column must tell
@@ -17,18 +17,14 @@ _PRIOR_OF_COLUMNS, _PRIOR_OF_ROWS, _N_SWEEPS = 10.0, 5.0, 20
 def seen_entries(X):
     """Return the known entries of checked data as a CSR array of a floating dtype.
 
-    Parameters
-    ----------
-    X : ndarray or sparse matrix of shape (n_rows, n_columns)
-        NaN is what is missing in an ndarray, and what is not stored in a sparse matrix. A stored
-        zero is a value.
+    NaN is what is missing in an ndarray, and what is not stored in a sparse matrix, where a stored
+    zero is a value.
     """
     dtype = working_dtype(X)
     if sp.issparse(X):
         return sp.csr_array((X.data.astype(dtype), X.indices, X.indptr), shape=X.shape)
-    seen = ~np.isnan(X) if has_missing(X) else np.ones(X.shape, dtype=bool)
-    ends = np.concatenate([[0], np.cumsum(seen.sum(axis=1))])
-    return sp.csr_array((X[seen].astype(dtype), np.nonzero(seen)[1], ends), shape=X.shape)
+    seen = np.nonzero(X == X)
+    return sp.csr_array((X[seen].astype(dtype), seen), shape=X.shape)
 
 
 def rows_of_entries(X):
@@ -37,23 +33,11 @@ def rows_of_entries(X):
 
 
 class Effects(NamedTuple):
-    """What is expected of an entry by its row and its column alone.
+    """What is expected of an entry by its row and its column alone."""
 
-    Attributes
-    ----------
-    mean : float
-        Mean of all entries.
-    columns : ndarray of shape (n_columns,)
-        What the entries of a column are above it, on average, shrunk to 0 where there are few.
-    scale : float
-        Standard deviation of the entries about what is expected of them.
-    least, most : float
-        The range of the entries.
-    """
-
-    mean: float
-    columns: np.ndarray
-    scale: float
+    mean: float  # of all entries
+    columns: np.ndarray  # what those of each column are above it, shrunk to 0 where there are few
+    scale: float  # standard deviation of the entries about what is expected of them
     least: float
     most: float
 
@@ -110,11 +94,6 @@ class Effects(NamedTuple):
 
 class SeenRows(DistinctRows):
     """The distinct rows of a fit that have few entries, as CSR arrays.
-
-    Parameters
-    ----------
-    X : csr_array of shape (n_rows, n_columns)
-    weights : ndarray of shape (n_rows,), default=None
 
     Attributes
     ----------

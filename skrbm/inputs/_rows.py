@@ -3,6 +3,7 @@
 import hashlib
 import warnings
 from functools import cached_property
+from itertools import accumulate, pairwise
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,7 +18,6 @@ from ..arrays import (
     has_missing,
     is_foreign,
     namespace,
-    near_equal_parts,
     parameter_reference,
     row_blocks,
     sparse_rows,
@@ -37,11 +37,6 @@ class DistinctRows:
 
     Equal rows are merged (:func:`distinct_rows`), and the order is random but the same in all fits.
     Positions count distinct rows.
-
-    Parameters
-    ----------
-    arrays, weights
-        As in :func:`distinct_rows`.
 
     Attributes
     ----------
@@ -85,14 +80,9 @@ class DistinctRows:
         return from_numpy(self.index, self._reference)
 
     def hashed(self, values, *others):
-        """Return a hash of rows and weights, by which a resumed fit knows its data.
+        """Return a hash of rows, weights and other arrays, by which a resumed fit knows its data.
 
-        Parameters
-        ----------
-        values : callable
-            Returns a list of dense arrays: the rows at an array of positions.
-        *others : array
-            Hashed too.
+        ``values`` returns a list of dense arrays, the rows at an array of positions.
         """
         digest = hashlib.blake2b(digest_size=16)
 
@@ -114,21 +104,16 @@ class DistinctRows:
         return rows_of_epoch(positions, self.weights[positions], rng)
 
     def batches(self, positions, rng, n_batches):
-        """Return the mini-batches of an epoch, index arrays.
+        """Return the mini-batches of an epoch, index arrays whose sizes differ by 1 at most.
 
-        Parameters
-        ----------
-        positions : ndarray of int
-            Rows to learn from.
-        rng : Rng
-        n_batches : callable
-            ``n_batches(n_rows)`` returns the number of batches for the rows of the epoch.
+        ``n_batches(n_rows)`` returns their number for the rows of the epoch.
         """
         rows = self.epoch(positions, rng)
         rows = rows[rng.order(len(rows))]
         # Equal sizes, since a last batch of few rows would be a noisy step of full length.
-        # A device receives the positions of the epoch at once.
-        return near_equal_parts(from_numpy(rows, self._reference), n_batches(len(rows)))
+        sizes = map(len, np.array_split(rows, n_batches(len(rows))))
+        rows = from_numpy(rows, self._reference)  # a device receives those of an epoch at once
+        return [rows[start:stop] for start, stop in pairwise(accumulate(sizes, initial=0))]
 
     def drawn(self, n, rng):
         """Return ``n`` positions drawn with replacement, in proportion to the weights."""

@@ -58,18 +58,11 @@ def rows_with_weight(sample_weight, *arrays):
 
 
 def distinct_rows(arrays, weights=None):
-    """Merge equal rows and sort them by a random projection.
+    """Merge rows that are equal in all arrays, NaN too, and sort them by a random projection.
 
     The order depends on the values of the rows and not on the order in which they are given, except
     for rows whose projections differ by rounding only. So a fit with a row of weight 2 takes the
-    same steps as one with this row twice.
-
-    Parameters
-    ----------
-    arrays : sequence of arrays or sparse matrices of shape (n_rows, n_columns[i])
-        Rows are equal if they are equal in all arrays. NaN equals NaN.
-    weights : ndarray of shape (n_rows,), default=None
-        Rows of weight 0 are left out.
+    same steps as one with this row twice. Rows of weight 0 are left out.
 
     Returns
     -------
@@ -145,12 +138,6 @@ def rows_of_epoch(index, weights, rng):
 
     Whole weights are numbers of repetitions, if they sum to at most 1e8. Others are scaled to a
     mean of 1, and as many rows as there are are drawn by systematic resampling.
-
-    Parameters
-    ----------
-    index : ndarray of int of shape (n_rows,)
-    weights : ndarray of shape (n_rows,)
-    rng : Rng
     """
     if are_whole(weights) and weights.sum() <= _MAX_REPEATED:
         return np.repeat(index, weights.astype(np.int64))
