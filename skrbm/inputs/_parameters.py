@@ -58,16 +58,10 @@ def machine_from(
 ):
     """Return the machine of arrays, or of a fitted estimator.
 
-    Parameters
-    ----------
-    components : array-like of shape (n_hidden, n_visible), or fitted estimator
-        Of an estimator with a method ``ordinary_machine()`` that machine is taken.
-    intercept_hidden, intercept_visible : array-like or None
-    units : tuple of Unit
-    defaults : Machine, default=None
-        Its parameters and library are the defaults; without, those of units that know no data.
-    **statistics : array-like
-        ``precision_visible`` and the like.
+    ``components`` is an array-like of shape (n_hidden, n_visible), or an estimator, of which
+    ``ordinary_machine()`` is taken where it has one. Intercepts may be None, and ``statistics``
+    are ``precision_visible`` and the like. Defaults are the parameters of the Machine
+    ``defaults``, in its library; without, those of units that know no data.
     """
     given = {"intercept_hidden": intercept_hidden, "intercept_visible": intercept_visible}
     given |= statistics

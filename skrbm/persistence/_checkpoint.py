@@ -176,20 +176,7 @@ def estimator_to_resume(path, callbacks=()):
     """
     if not isinstance(callbacks, list | tuple):
         raise TypeError(f"callbacks must be a list of callbacks, got {type(callbacks).__name__}")
-    estimator, progress, n_ranks = _newest(path)
-    if n_ranks != ranks().size:
-        raise ValueError(_number_of_ranks_differs(path))
-    estimator.set_callbacks(*callbacks)
-    estimator._progress = progress
-    return estimator
-
-
-def _number_of_ranks_differs(path):
-    return f"the checkpoints in {path} are not those of {ranks().size} process(es)"
-
-
-def _newest(path):
-    """Return the content of the newest file that all ranks have and can read."""
+    differs = ValueError(f"the checkpoints in {path} are not those of {ranks().size} process(es)")
     files = {0: path}
     if ranks().size > 1 or os.path.isdir(path):
         files = dict(_files(_folder_of_rank(path)))
@@ -197,14 +184,14 @@ def _newest(path):
     if not common:
         found = [*Path(path).glob(_ALL), *Path(path).glob(f"rank-*/{_ALL}")]
         if any(ranks().gather(bool(found))):
-            raise ValueError(_number_of_ranks_differs(path))
+            raise differs
         raise FileNotFoundError(f"there is no checkpoint in {path}")
     errors = []
-    for number in sorted(common, reverse=True):
+    for number in sorted(common, reverse=True):  # the newest that all ranks can read
         error = None
         try:
-            values = read(files[number], "estimator", "progress", "n_ranks")
-            if not isinstance(values[0], BaseEstimator) or not isinstance(values[1], Progress):
+            estimator, progress, n_ranks = read(files[number], "estimator", "progress", "n_ranks")
+            if not isinstance(estimator, BaseEstimator) or not isinstance(progress, Progress):
                 error = f"{path} has no progress of a fit, as a file of Checkpoint has"
         except ValueError as unreadable:
             error = str(unreadable)
@@ -215,5 +202,9 @@ def _newest(path):
     else:
         raise ValueError(errors[0])
     if errors:
-        warnings.warn(f"{errors[0]}; {files[number]} is taken instead", stacklevel=4)
-    return values
+        warnings.warn(f"{errors[0]}; {files[number]} is taken instead", stacklevel=3)
+    if n_ranks != ranks().size:
+        raise differs
+    estimator.set_callbacks(*callbacks)
+    estimator._progress = progress
+    return estimator

@@ -233,22 +233,43 @@ class _Writer:
         return self._numbers[id(value)][0]
 
 
+def _sparse(parts):
+    *arrays, shape = parts
+    found = sp.csr_array(tuple(arrays), shape=shape)
+    found.check_format()  # of indices out of range
+    return found
+
+
+def _generator(state):
+    if "has_gauss" in state:
+        found = np.random.RandomState()
+        found.set_state(state)
+        return found
+    cls = getattr(np.random, state["bit_generator"], None)
+    if not (inspect.isclass(cls) and issubclass(cls, np.random.BitGenerator)):
+        raise ValueError(f"there is no generator {state['bit_generator']}")
+    bits = cls()
+    bits.state = state
+    return np.random.Generator(bits)
+
+
+_KINDS = {
+    "tuple": tuple,
+    "dict": dict,
+    "dtype": np.dtype,
+    "objects": lambda items: np.array(items, dtype=object),
+    "sparse": _sparse,
+    "seed": lambda state: np.random.SeedSequence(**state),
+    "generator": _generator,
+}
+"""Functions that make values of the parts that a writer has made of them."""
+
+
 class _Reader:
     """Convert JSON and arrays back to values, of a fixed set of types."""
 
     def __init__(self, archive, device=None):
         self._archive, self._device, self._arrays = archive, device, {}
-        self._kinds = {
-            "tuple": lambda items: tuple(self.value(items)),
-            "dict": lambda items: {self.value(key): self.value(item) for key, item in items},
-            "dtype": np.dtype,
-            "scalar": lambda number: self._stored(number)[()],
-            "objects": lambda items: np.array(self.value(items), dtype=object),
-            "array": self._stored,
-            "sparse": self._sparse,
-            "seed": lambda state: np.random.SeedSequence(**self.value(state)),
-            "generator": self._generator,
-        }
 
     def value(self, tree):
         """Return the value of JSON."""
@@ -261,18 +282,16 @@ class _Reader:
         if "type" in tree:
             return self._object(**tree)
         ((kind, content),) = tree.items()
-        return self._kinds[kind](content)
+        if kind == "array":
+            return self._stored(content)
+        if kind == "scalar":
+            return self._stored(content)[()]
+        return _KINDS[kind](self.value(content))
 
     def _stored(self, number):
         if number not in self._arrays:
             self._arrays[number] = self._archive[str(number)]
         return self._arrays[number]
-
-    def _sparse(self, content):
-        data, indices, ends, shape = self.value(content)
-        found = sp.csr_array((data, indices, ends), shape=shape)
-        found.check_format()  # of indices out of range
-        return found
 
     def _foreign(self, array, library, device):
         if library not in _LIBRARIES:
@@ -288,19 +307,6 @@ class _Reader:
                 ) from error
             self._arrays[array, library] = from_numpy(self._stored(array), reference)
         return self._arrays[array, library]
-
-    def _generator(self, content):
-        state = self.value(content)
-        if "has_gauss" in state:
-            found = np.random.RandomState()
-            found.set_state(state)
-            return found
-        cls = getattr(np.random, state["bit_generator"], None)
-        if not (inspect.isclass(cls) and issubclass(cls, np.random.BitGenerator)):
-            raise ValueError(f"there is no generator {state['bit_generator']}")
-        bits = cls()
-        bits.state = state
-        return np.random.Generator(bits)
 
     def _object(self, type, state):
         if type not in _types():
