@@ -1,6 +1,8 @@
 """Array libraries behind one interface: namespaces, products, random numbers and threads."""
 
 from ._columns import (
+    Columns,
+    ColumnSummary,
     block_rows,
     dense,
     dense_rows,
@@ -18,6 +20,8 @@ from ._columns import (
 )
 from ._later import number, number_of, numbers, put_off, require
 from ._namespace import (
+    Array,
+    Index,
     are_finite,
     as_like,
     below,
@@ -55,6 +59,4 @@ from ._special import (
     ndtri,
     solve_positive,
 )
-from ._summaries import Columns, ColumnSummary
 from ._threads import n_threads, one_blas_thread, share, split
-from ._types import Array, Index

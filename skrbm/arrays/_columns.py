@@ -1,15 +1,28 @@
-"""Rows and columns of data, dense or sparse."""
+"""Rows and columns of data, dense or sparse, and what is known of the columns."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from copy import copy
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from ._namespace import as_like, cast, from_numpy, is_finite, is_foreign, is_sparse, namespace
-from ._types import Array, Index
+from ._namespace import (
+    Array,
+    Index,
+    as_like,
+    cast,
+    from_numpy,
+    is_finite,
+    is_foreign,
+    is_sparse,
+    namespace,
+    to_numpy,
+)
 
 _ROWS, _ELEMENTS = 1024, 2**20  # of blocks of rows: at most so many, and about so many numbers
+_SUMMED = 2**16  # numbers of dense rows that are summed together, 512 KiB in float64
 
 
 def squared(X: Array) -> Array:
@@ -156,3 +169,228 @@ def weighted_sum(weight: Any, x: Array) -> Array:
     if type(x) is np.ndarray:
         return np.add.reduce(x, axis=0) * weight  # half of the time of np.sum for few rows
     return namespace(x).sum(x, axis=0) * weight
+
+
+class Columns:
+    """The columns of rows in memory.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n_rows, n_columns)
+    weights : ndarray of shape (n_some,), default=None
+        How many rows each row stands for; None is one.
+    index : ndarray of int of shape (n_some,), default=None
+        Which rows of X these are; None is all, in order.
+    total : callable, default=None
+        ``total(array)`` adds what other processes have to float64 sums over these rows.
+    has_missing : bool, default=False
+        Whether NaN is a missing value, which means and variances leave out.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Numbers of rows, without regard to weights, and of columns.
+    """
+
+    def __init__(
+        self,
+        X: Array,
+        weights: np.ndarray | None = None,
+        index: np.ndarray | None = None,
+        total: Callable[[Array], Array] | None = None,
+        has_missing: bool = False,
+    ) -> None:
+        self.shape = (X.shape[0] if index is None else len(index)), X.shape[1]
+        self.weights = np.ones(self.shape[0]) if weights is None else weights
+        self.X, self.index, self.total, self.has_missing = X, index, total, has_missing
+
+    def part(self, columns: Any) -> "Columns":
+        """Return some of the columns, a slice or an index array of NumPy."""
+        X = take_columns(self.X, columns)
+        return Columns(X, self.weights, self.index, self.total, self.has_missing)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest value of X, apart from NaN."""
+        return value_range(self.X)
+
+    @property
+    def are_known(self) -> np.ndarray:
+        """Whether each column has a value that is not NaN, a NumPy array of bool."""
+        X = self.X
+        if is_sparse(X):
+            return np.bincount(X.indices[np.isnan(X.data)], minlength=X.shape[1]) < X.shape[0]
+        if not has_missing(X):
+            return np.ones(X.shape[1], dtype=bool)
+        return to_numpy(namespace(X).any(X == X, axis=0))
+
+    @cached_property
+    def n_rows(self) -> float:
+        """How many rows these stand for."""
+        n = float(np.sum(self.weights))
+        return n if self.total is None else float(self.total(np.array([n]))[0])
+
+    @cached_property
+    def known_share(self) -> Any:
+        """The part of the rows that have a value in each column: 1.0 if all have all."""
+        if not self.has_missing:
+            return 1.0
+        return self.means_of(lambda rows: cast(rows == rows, rows.dtype))
+
+    @property
+    def n_known(self) -> Any:
+        """How many rows have a value in each column: a number if all rows have all values."""
+        return self.n_rows * self.known_share
+
+    @cached_property
+    def means(self) -> Array:
+        """The mean of the known values of each column, float64, NaN where there is none."""
+        return self._of_known(None)
+
+    @cached_property
+    def variances(self) -> Array:
+        """The variance of the known values of each column, float64."""
+        return self._of_known(lambda rows: (rows - self.means) ** 2)
+
+    @property
+    def occupied(self) -> Array:
+        """The part of the known values of each column that is not 0, float64."""
+        return self._of_known(lambda rows: nonzero(rows, rows.dtype))
+
+    def _of_known(self, function: Callable[[Array], Array] | None) -> Array:
+        """Return the mean of a function of the values of each column that are known."""
+        if not self.has_missing:
+            return self.means_of(function)
+
+        def filled(rows: Array) -> Array:
+            values = rows if function is None else function(rows)
+            return namespace(rows).where(rows == rows, values, namespace(rows).zeros_like(rows))
+
+        with np.errstate(invalid="ignore"):
+            return self.means_of(filled) / self.known_share
+
+    def means_of(self, function: Callable[[Array], Array] | None) -> Array:
+        """Return the mean, over the rows, of a function of float64 rows; None is the rows."""
+
+        def sums(rows: Array, w: np.ndarray) -> Array:
+            if function is None and is_sparse(rows):
+                return np.asarray(rows.astype(np.float64).T @ w)
+            rows = _wide(rows) if function is None else function(_wide(rows))
+            return from_numpy(w, rows) @ rows
+
+        return self._mean(sums)
+
+    def mean_products(self, function: Callable[[Array], Array]) -> Array:
+        """Return the mean of f(x) f(x)' over the rows x, for a function of float64 rows."""
+
+        def sums(rows: Array, w: np.ndarray) -> Array:
+            rows = function(_wide(rows))
+            return (from_numpy(w, rows)[:, None] * rows).T @ rows
+
+        return self._mean(sums)
+
+    def _mean(self, sums: Callable[[Array, np.ndarray], Array]) -> Array:
+        """Return the sum of ``sums(rows, weights)`` of blocks of rows, over the sum of weights."""
+        total: Array = 0.0
+        size = block_rows(self.shape[1], _SUMMED)
+        for start in range(0, self.shape[0], size):
+            block = slice(start, min(start + size, self.shape[0]))
+            rows = block if self.index is None else self.index[block]
+            total = total + sums(take_rows(self.X, rows), self.weights[block])
+        return (total if self.total is None else self.total(total)) / self.n_rows
+
+
+def _wide(rows: Array) -> Array:
+    """Return rows that are dense, in float64."""
+    return cast(dense(rows), namespace(rows).float64)
+
+
+class ColumnSummary:
+    """The columns of data that are read once, in blocks of rows that are added one after another.
+
+    It has what :class:`Columns` has, but for means of functions. NaN is missing: it does not count.
+    """
+
+    def __init__(self) -> None:
+        self.shape, self.has_missing = (0, 0), False
+        self._ends: Any = None  # the smallest and the largest value of each column
+        self.counts: Array = 0.0  # of the known values of each column, float64
+        self._n_occupied: Array = 0.0
+        self._mean: Array = 0.0
+        self._scatter: Array = 0.0
+
+    def add(self, X: Array, values: Array | None = None) -> None:
+        """Add the rows of X, or what stands for them in all but the range: ``values``."""
+        xp, ends = namespace(X), column_ends(X)
+        last = ends if self._ends is None else self._ends
+        self._ends = xp.minimum(last[0], ends[0]), xp.maximum(last[1], ends[1])
+        values = X if values is None else values
+        missing = has_missing(values)
+        self.has_missing |= missing
+        self.shape = self.shape[0] + X.shape[0], X.shape[1]
+        for rows in row_blocks(values, block_rows(X.shape[1], _SUMMED)):
+            self._add(_wide(rows), missing)
+
+    def _add(self, rows: Array, missing: bool) -> None:
+        """Add float64 rows (Chan, Golub & LeVeque 1983: no difference of large squares)."""
+        xp, ones = namespace(rows), namespace(rows).ones_like(rows[:, 0])
+        counts = rows.shape[0] * ones[0] + xp.zeros_like(rows[0, :])
+        if missing:
+            known = rows == rows
+            rows, counts = xp.where(known, rows, 0.0 * ones[:1]), ones @ cast(known, rows.dtype)
+        mean = (ones @ rows) / xp.clip(counts, 1.0, None)
+        deviations = rows - mean
+        if missing:
+            deviations = deviations * cast(known, rows.dtype)
+        deviations *= deviations
+        total = self.counts + counts
+        share, step = counts / xp.clip(total, 1.0, None), mean - self._mean
+        self._scatter = self._scatter + ones @ deviations + step * step * share * self.counts
+        self._mean, self.counts = self._mean + step * share, total
+        self._n_occupied = self._n_occupied + ones @ cast(rows != 0, rows.dtype)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest value, apart from NaN."""
+        least, most = self._ends
+        return float(namespace(least).min(least)), float(namespace(most).max(most))
+
+    def part(self, columns: Any) -> "ColumnSummary":
+        """Return the summary of some columns, a slice or an index array of NumPy."""
+        found = copy(self)
+        for name in ("counts", "_n_occupied", "_mean", "_scatter"):
+            setattr(found, name, take_columns(getattr(self, name), columns))
+        found._ends = tuple(take_columns(end, columns) for end in self._ends)
+        found.shape = self.shape[0], found.counts.shape[0]
+        return found
+
+    @property
+    def means(self) -> Array:
+        """The mean of the known values of each column, float64, NaN where there is none."""
+        missing = np.nan * namespace(self.counts).ones_like(self.counts)
+        return namespace(self.counts).where(self.counts > 0, self._mean, missing)
+
+    @property
+    def variances(self) -> Array:
+        """The variance of the known values of each column, in float64."""
+        return self._scatter / namespace(self.counts).clip(self.counts, 1.0, None)
+
+    @property
+    def known_share(self) -> Any:
+        """The part of the rows that have a value in each column: 1.0 if all have all."""
+        return self.counts / self.shape[0] if self.has_missing else 1.0
+
+    @property
+    def n_known(self) -> Any:
+        """How many rows have a value in each column: a number if all rows have all values."""
+        return self.counts if self.has_missing else self.shape[0]
+
+    @property
+    def occupied(self) -> Array:
+        """The part of the known values of each column that is not 0, float64."""
+        return self._n_occupied / self.counts
+
+    @property
+    def are_known(self) -> np.ndarray:
+        """Whether each column has a value that is not NaN, a NumPy array of bool."""
+        return to_numpy(self.counts > 0)

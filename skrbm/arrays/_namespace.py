@@ -7,13 +7,21 @@ NumPy 2 is its own array namespace; other libraries (torch, JAX, CuPy) have that
 import sys
 from collections.abc import Sequence
 from math import exp, isfinite
-from typing import Any
+from typing import Any, TypeAlias
 
 import array_api_compat
 import numpy as np
 import scipy.sparse as sp
 
-from ._types import Array
+Array: TypeAlias = Any
+"""An array of NumPy, or of a library with the Python array API (torch, JAX, CuPy).
+
+Libraries share no base class, so type checkers take any object. Shapes and dtypes are in the
+docstrings.
+"""
+
+Index: TypeAlias = Any
+"""A slice, or an array of integers."""
 
 _NAMESPACES: dict[type, Any] = {}  # of arrays by their types
 _NUMPY = np.ndarray, np.generic  # a tuple: a union would be built again in each call

@@ -6,9 +6,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.linalg.blas import dgemm, sgemm
 
-from ._namespace import is_foreign, is_sparse, is_torch
+from ._namespace import Array, is_foreign, is_sparse, is_torch
 from ._threads import share, split
-from ._types import Array
 
 Terms: TypeAlias = Sequence[tuple[Array, Array, float]]
 
@@ -79,10 +78,13 @@ def add_products(out: Array, terms: Terms, keep: float = 1.0) -> Array:
         if np.may_share_memory(out, left) or np.may_share_memory(out, values):
             raise ValueError("the accumulator shares memory with a factor")
     if sparse:
-        return _add_sparse(out, terms, keep)
+        size = max(1, _SPARSE_BLOCK // out.shape[1])
+        for start in range(0, out.shape[0], size):
+            _add_rows(slice(start, start + size), out, terms, keep)
+        return out
     parts = split(out.shape[0], n_rows * out.size)
     if len(parts) > 1:
-        share(_add_products, parts, out, terms, keep)
+        share(_add_rows, parts, out, terms, keep)
         return out
     gemm = _GEMM[out.dtype]
     for left, right, alpha in terms:
@@ -103,21 +105,12 @@ def _add_foreign(out: Array, terms: Terms, keep: Any) -> Array:
     return out
 
 
-def _add_sparse(out: Array, terms: Terms, keep: float) -> Array:
-    """Do the same by some rows of ``out`` at a time, as products that are dense are temporary."""
-    size = max(1, _SPARSE_BLOCK // out.shape[1])
-    for start in range(0, out.shape[0], size):
-        rows = slice(start, start + size)
-        if keep != 1:
-            out[rows] = keep * out[rows] if keep else 0
-        for left, right, alpha in terms:
-            out[rows] += (right.T @ (float(alpha) * left[:, rows])).T
-    return out
+def _add_rows(rows: slice, out: Array, terms: Terms, keep: float) -> None:
+    """Add to some rows of ``out``, by calls that let other threads run, as SciPy's BLAS does not.
 
-
-def _add_products(rows: slice, out: Array, terms: Terms, keep: float) -> None:
-    """Add to some rows of ``out``, by calls that let other threads run, as SciPy's do not."""
+    Products that are dense are temporary.
+    """
     if keep != 1:
-        out[rows] *= keep
+        out[rows] = keep * out[rows] if keep else 0
     for left, right, alpha in terms:
         out[rows] += (float(alpha) * left[:, rows]).T @ right

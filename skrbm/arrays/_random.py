@@ -12,8 +12,7 @@ import numpy as np
 from scipy import special
 from sklearn.utils import check_random_state
 
-from ._namespace import cast, from_numpy, is_foreign, is_torch, like, namespace, to_numpy, torch_of
-from ._types import Array
+from ._namespace import Array, cast, from_numpy, is_foreign, like, namespace, to_numpy, torch_of
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -232,4 +231,4 @@ def make_rng(random_state: Any, reference: Array) -> Rng:
     seed = random_state if is_seed else seed_sequence(random_state)
     if not is_foreign(reference):
         return Rng(seed, reference)
-    return (_TorchRng if is_torch(reference) else _ConvertedRng)(seed, reference)
+    return (_TorchRng if torch_of(reference) else _ConvertedRng)(seed, reference)

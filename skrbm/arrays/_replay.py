@@ -20,8 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ._later import gathered, require
-from ._namespace import cast, is_foreign, namespace
-from ._types import Array
+from ._namespace import Array, cast, is_foreign, namespace
 
 _recording = Lock()  # held while a graph is recorded or destroyed
 _to_destroy: list[Any] = []  # graphs that have come to their end

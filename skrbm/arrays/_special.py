@@ -5,8 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import linalg, special
 
-from ._namespace import from_numpy, is_foreign, namespace, to_numpy, torch_of
-from ._types import Array
+from ._namespace import Array, from_numpy, is_foreign, namespace, to_numpy, torch_of
 
 
 def _special(name: str, doc: str) -> Callable[[Array], Array]:

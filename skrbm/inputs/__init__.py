@@ -36,8 +36,16 @@ from ._parameters import (
     theta_of,
 )
 from ._ratings import Effects, SeenRows, rows_of_entries, seen_entries
-from ._rows import DistinctRows, Rows, ends_of_ranks, split_missing
+from ._rows import (
+    DistinctRows,
+    Rows,
+    check_weights,
+    distinct_rows,
+    ends_of_ranks,
+    rows_of_epoch,
+    rows_with_weight,
+    split_missing,
+)
 from ._tables import CategoryEncoder, TableEncoder
-from ._weights import check_weights, distinct_rows, rows_of_epoch, rows_with_weight
 
 __all__ = ["BlockRows", "RowBlocks", "Rows", "as_blocks"]

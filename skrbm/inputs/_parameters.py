@@ -63,8 +63,6 @@ def machine_from(
     are ``precision_visible`` and the like. Defaults are the parameters of the Machine
     ``defaults``, in its library; without, those of units that know no data.
     """
-    given = {"intercept_hidden": intercept_hidden, "intercept_visible": intercept_visible}
-    given |= statistics
     if hasattr(components, "fit"):
         _check_source(components, units, None if defaults is None else defaults.n_units)
         if hasattr(components, "units_"):
@@ -75,21 +73,14 @@ def machine_from(
         else:  # scikit-learn's BernoulliRBM
             parts = [getattr(components, name, None) for name in THETA_ATTRIBUTES]
             components = components.components_
-        given = {name.rstrip("_"): part for name, part in zip(THETA_ATTRIBUTES, parts, strict=True)}
-    place = None if defaults is None else defaults.weights[0]
-    W = parameter("components", components, 2, place)
-    thetas = tuple(
-        _theta(
-            f"_{side}",
-            unit,
-            n,
-            [given.get(f"{statistic}_{side}") for statistic in _PUBLIC],
-            unit.default_theta(n, W) if defaults is None else defaults.thetas[l],
-            W,
-        )
-        for l, (side, unit, n) in enumerate(zip(_SIDES, units, W.shape[::-1], strict=True))
-    )
-    return Machine(units, thetas, (W,))
+    else:
+        given = {"intercept_hidden": intercept_hidden, "intercept_visible": intercept_visible}
+        given |= statistics
+        parts = [given.get(name.rstrip("_")) for name in THETA_ATTRIBUTES]
+    W = parameter("components", components, 2, None if defaults is None else defaults.weights[0])
+    n, usual = len(_PUBLIC), (None, None) if defaults is None else defaults.thetas
+    layers = zip(_SIDES, units, W.shape[::-1], (parts[:n], parts[n:]), usual, strict=True)
+    return Machine(units, tuple(_theta(f"_{side}", *own, W) for side, *own in layers), (W,))
 
 
 def _check_source(estimator, units, sizes):
@@ -117,8 +108,10 @@ def _check_source(estimator, units, sizes):
 def _theta(where, unit, n, values, default, W):
     """Return the checked parameters of one layer: intercepts default to 0, others to ``default``.
 
-    ``where`` is the end of the names of the parameters in errors.
+    Without, others are those of units that know no data. ``where`` is the end of the names of the
+    parameters in errors.
     """
+    default = unit.default_theta(n, W) if default is None else default
     default = default._replace(field=namespace(W).zeros(n, **like(W)))
     parts = []
     for statistic, value, usual in zip(_PUBLIC, values, public_parts(unit, default), strict=True):
@@ -176,10 +169,9 @@ def layers_from(components, parts, visible, hidden):
                 f"first, got {len(lists[-1])}"
             )
     sizes = [weights[0].shape[1], *(W.shape[0] for W in weights)]
-    layers = enumerate(zip(units, sizes, *lists, strict=True))
     thetas = tuple(
-        _theta(f"s[{l}]", unit, n, values, unit.default_theta(n, weights[0]), weights[0])
-        for l, (unit, n, *values) in layers
+        _theta(f"s[{l}]", unit, n, values, None, weights[0])
+        for l, (unit, n, *values) in enumerate(zip(units, sizes, *lists, strict=True))
     )
     return Machine(units, thetas, tuple(weights))
 

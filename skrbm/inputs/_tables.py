@@ -104,14 +104,12 @@ class TableEncoder:
     @property
     def order(self):
         """The numbers of the columns in the order of the units."""
-
-        def key(j):
-            column = self.table[j]
-            # sites make one part of the layer whatever their sizes
-            own = "" if column.is_site else str(column.unit)
-            return column.is_site, KINDS.index(column.kind), own
-
-        return sorted(range(len(self.table)), key=key)
+        # sites make one part of the layer whatever their sizes
+        keys = [
+            (own.is_site, KINDS.index(own.kind), "" if own.is_site else str(own.unit))
+            for own in self.table
+        ]
+        return sorted(range(len(keys)), key=keys.__getitem__)
 
     @property
     def unit(self):
