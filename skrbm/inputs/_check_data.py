@@ -105,10 +105,10 @@ def check_complete(X, name="X"):
         )
 
 
-def check_known(columns, unit=None):
+def check_known(columns, unit):
     """Raise ValueError if a column of data, or a site of categories, has no value but NaN."""
     known = columns.are_known
-    sites = [] if unit is None else unit.exclusive(len(known))
+    sites = unit.exclusive(len(known))
     if sites and sum(map(len, sites)) == len(known):
         name, unknown = "sites", [i for i, site in enumerate(sites) if not known[site].any()]
     else:

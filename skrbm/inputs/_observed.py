@@ -201,25 +201,20 @@ class ObservedColumn:
 
         Whole numbers of a small range are "discrete", with parameters for each value, where there
         are rows to learn these from, fewer if the shares of the values are not smooth; else
-        "rating", which has one weight for each hidden unit. With 64 rows a value or more, answers
-        of a factor model and choices of groups have 1.5 to 6.4 nats more than as "rating", 1.2 to
-        9.1 more than as "real", and errors that are 1 to 10 % smaller than of both. With 10 to 30
-        rows a value, errors of answers are 5 to 41 % larger if all columns are "discrete"
-        (``examples/benchmarks/tables.py --kinds``). The sites of many values that are missing learn
-        slowly: with 60 % of them, errors were those of the means.
+        "rating", which has one weight for each hidden unit (compared by
+        ``examples/benchmarks/tables.py --kinds``). Sites of many missing values learn slowly.
         """
-        if self.code in "bO":
-            return "binary" if self.code == "b" or len(self.values) == 2 else "categorical"
-        if self.values is not None and len(self.values) == 2:
+        if self.code == "b" or (self.values is not None and len(self.values) == 2):
             return "binary"
+        if self.code == "O":
+            return "categorical"
         seen = self.seen
         lower, upper = seen.values[[0, -1]]
         is_exact = max(abs(lower), abs(upper)) < 2**53  # as floats
         if self.code == "i" and 0 < upper - lower <= _MAX_RATING and is_exact:
-            observed = seen.counts.sum()
-            n_rows = observed / len(seen.values)
-            has_rows = n_rows >= _ROWS_PER_VALUE or (
-                n_rows >= _FEWEST_PER_VALUE and seen.gain_of_values > 0
+            observed, n_values = seen.counts.sum(), len(seen.values)
+            has_rows = observed >= _ROWS_PER_VALUE * n_values or (
+                observed >= _FEWEST_PER_VALUE * n_values and seen.gain_of_values > 0
             )
             is_known = seen.n_missing <= _MOST_MISSING * observed
             return "discrete" if has_rows and is_known else "rating"

@@ -95,13 +95,8 @@ class Effects(NamedTuple):
 class SeenRows(DistinctRows):
     """The distinct rows of a fit that have few entries, as CSR arrays.
 
-    Attributes
-    ----------
-    mean_seen : float
-        Mean number of entries of a row.
-    mean_share : float
-        Share of the other rows that have an entry in the column of an entry, on average over
-        entries; 1 if there are no others.
+    ``mean_seen`` is the mean number of entries of a row, and ``mean_share`` the share of the other
+    rows that have an entry in the column of an entry, on average; 1 if there are no others.
     """
 
     has_fractions = False

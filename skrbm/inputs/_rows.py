@@ -275,11 +275,9 @@ class Rows(DistinctRows):
 
     @property
     def n_informative(self):
-        """Number of rows that the automatic penalty is for.
+        """Number of complete rows with as many pairs of known values of joint columns.
 
-        Correlations of columns with a precision matrix are learnt from pairs of known values.
-        There it is the number of complete rows that would have as many pairs, if values are missing
-        independently.
+        If values are missing independently; the automatic penalty is for that many rows.
         """
         return self.total * self.known_share_of_joint**2
 
@@ -376,14 +374,8 @@ def distinct_rows(arrays, weights=None):
 
     The order depends on the values of the rows and not on the order in which they are given, except
     for rows whose projections differ by rounding only. So a fit with a row of weight 2 takes the
-    same steps as one with this row twice. Rows of weight 0 are left out.
-
-    Returns
-    -------
-    index : ndarray of int of shape (n_distinct,)
-        One of each set of equal rows.
-    weights : ndarray of shape (n_distinct,)
-        Sums of the weights of equal rows, float64.
+    same steps as one with this row twice. Rows of weight 0 are left out. Return an index of one of
+    each set of equal rows, and the sums of their weights, float64.
     """
     weights = np.ones(arrays[0].shape[0]) if weights is None else weights
     arrays, rows = list(arrays), np.flatnonzero(weights)

@@ -26,14 +26,9 @@ class TableEncoder:
     ``kinds``, ``handle_unknown`` and ``covariance`` are those of TabularRBM. With
     ``with_precision`` no kind is inferred whose units take no precision.
 
-    Attributes
-    ----------
-    table : list of columns
-        As of ``_kinds.py``, in the order of the table.
-    frame : str or None
-        The library of the DataFrames that it decodes to, None for arrays.
-    n_rows : float
-        Number of rows of the training data, or the sum of their weights.
+    ``table`` are columns as of ``_kinds.py``, in the order of the table, ``frame`` is the library
+    of the DataFrames that it decodes to, None for arrays, and ``n_rows`` the number of rows of the
+    training data, or the sum of their weights.
     """
 
     finds_values, frame, n_rows = True, None, 0.0
@@ -155,7 +150,8 @@ class TableEncoder:
             pairs = zip(columns, np.split(to_numpy(rows), ends, axis=1), strict=True)
             parts.append([column.decode(own, drawn) for column, own in pairs])
         found = map(np.concatenate, zip(*parts, strict=True))
-        values = [own for _, own in sorted(zip(self.order, found, strict=True), key=itemgetter(0))]
+        by_place = dict(zip(self.order, found, strict=True))
+        values = [by_place[j] for j in range(len(self.table))]
         if given is not None:
             for column, own, known in zip(self.table, values, given, strict=True):
                 if not (column.is_named or column.is_bounded):
@@ -175,9 +171,8 @@ class TableEncoder:
     def log_unseen(self, columns):
         """Return what is added to log-probabilities of rows for values that are not encoded.
 
-        Unknown categories, whose other values alone are encoded, are as probable as a single row of
-        the training data and one more, unless ``handle_unknown="ignore"`` says that they are
-        missing.
+        Unknown categories are as probable as a single row of the training data and one more, unless
+        ``handle_unknown="ignore"`` says that they are missing.
         """
         total = np.zeros(len(columns[0]))
         for column, values in zip(self.table, columns, strict=True):
@@ -193,10 +188,7 @@ class TableEncoder:
         return found
 
     def log_volume(self, rows):
-        """Return by how much log-densities of rows of the table exceed those of encoded rows.
-
-        Missing values have no part in it.
-        """
+        """Return by how much log-densities of known values of rows exceed those of encoded rows."""
         columns = [self.table[j] for j in self.order if not self.table[j].is_site]
         total, start = np.zeros(rows.shape[0]), 0
         numbers = rows[:, : sum(column.width for column in columns)]
