@@ -325,23 +325,19 @@ class ColumnSummary:
         last = ends if self._ends is None else self._ends
         self._ends = xp.minimum(last[0], ends[0]), xp.maximum(last[1], ends[1])
         values = X if values is None else values
-        missing = has_missing(values)
-        self.has_missing |= missing
+        self.has_missing |= has_missing(values)
         self.shape = self.shape[0] + X.shape[0], X.shape[1]
         for rows in row_blocks(values, block_rows(X.shape[1], _SUMMED)):
-            self._add(_wide(rows), missing)
+            self._add(_wide(rows))
 
-    def _add(self, rows: Array, missing: bool) -> None:
+    def _add(self, rows: Array) -> None:
         """Add float64 rows (Chan, Golub & LeVeque 1983: no difference of large squares)."""
         xp, ones = namespace(rows), namespace(rows).ones_like(rows[:, 0])
-        counts = rows.shape[0] * ones[0] + xp.zeros_like(rows[0, :])
-        if missing:
-            known = rows == rows
-            rows, counts = xp.where(known, rows, 0.0 * ones[:1]), ones @ cast(known, rows.dtype)
+        known = rows == rows
+        rows, known = xp.where(known, rows, 0.0 * ones[:1]), cast(known, rows.dtype)
+        counts = ones @ known
         mean = (ones @ rows) / xp.clip(counts, 1.0, None)
-        deviations = rows - mean
-        if missing:
-            deviations = deviations * cast(known, rows.dtype)
+        deviations = (rows - mean) * known
         deviations *= deviations
         total = self.counts + counts
         share, step = counts / xp.clip(total, 1.0, None), mean - self._mean

@@ -93,15 +93,8 @@ class Rng:
     def multinomial(self, n: Array, weights: Array) -> Array:
         """Draw counts of each row, of ``n`` draws, rounded, with probabilities by its weights.
 
-        Parameters
-        ----------
-        n : array of shape (n_rows,)
-        weights : array of shape (n_rows, n_columns)
-            Not negative, and not all 0 in a row.
-
-        Returns
-        -------
-        array of shape (n_rows, n_columns), in the dtype of the stream
+        ``n`` has shape (n_rows,). The weights and the counts have shape (n_rows, n_columns), and no
+        row of weights is all 0.
         """
         n = np.rint(to_numpy(n))
         if n.size and not n.max() <= _MOST_DRAWS:  # there is a number in memory for each draw

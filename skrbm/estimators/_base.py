@@ -18,6 +18,7 @@ from ..arrays import (
     make_rng,
     namespace,
     one_blas_thread,
+    parameter_reference,
     seed_sequence,
     to_numpy,
 )
@@ -28,7 +29,6 @@ from ..inputs import (
     RowBlocks,
     check_scale_known,
     machine_from,
-    reference_of,
     rows_of,
     rows_with_weight,
 )
@@ -310,7 +310,7 @@ class BaseRBM(DensityModel):
     def _begin(self, X, weights, fewest=0):
         """Return rows and a new training, for data of ``fewest`` rows at least."""
         self._evaluation_seed, seed = seeds_of_fit(self.random_state)
-        place = reference_of(X)
+        place = X.place if isinstance(X, RowBlocks) else parameter_reference(X)
         rng = make_rng(seed, place)
         rows = rows_of(X, self._units()[0], place.dtype, weights=weights, first=True)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

@@ -1,6 +1,6 @@
 """Checks and encoding of data, rows with weights, and data read in blocks."""
 
-from ._block_rows import BlockRows, reference_of, rows_of
+from ._block_rows import BlockRows, rows_of
 from ._blocks import CheckedBlocks, RowBlocks, as_blocks, find_blocks, is_dask, whole_rows
 from ._categories import joined_values, one_hot
 from ._check_data import (

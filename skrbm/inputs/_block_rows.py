@@ -6,16 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._ranks import ranks
-from ..arrays import (
-    Columns,
-    ColumnSummary,
-    cast,
-    dense,
-    joined_rows,
-    parameter_reference,
-    take_rows,
-    to_numpy,
-)
+from ..arrays import Columns, ColumnSummary, cast, dense, joined_rows, take_rows, to_numpy
 from ._blocks import RowBlocks
 from ._check_data import check_held, check_known, check_range, check_squares, into_support
 from ._rows import Rows, ends_of_ranks, has_fractions
@@ -23,11 +14,6 @@ from ._rows import Rows, ends_of_ranks, has_fractions
 _POOL_BYTES = 2**27  # of blocks whose rows are shuffled together; at least two blocks are
 _SAMPLE_ROWS, _SAMPLE_BYTES = 10_000, 2**26  # of the rows that stay in memory
 _SEED = 20160620  # of the choice of these rows, the same in all fits
-
-
-def reference_of(X):
-    """Return a reference array for parameters learnt from checked data."""
-    return X.place if isinstance(X, RowBlocks) else parameter_reference(X)
 
 
 def rows_of(X, unit, dtype, weights=None, coordinates=None, first=False):

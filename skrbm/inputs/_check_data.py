@@ -119,10 +119,7 @@ def check_known(columns, unit):
 
 
 def canonical(X):
-    """Return a sparse matrix with sorted indices and without duplicates.
-
-    Otherwise SciPy sums duplicates in place, in the caller's matrix, in some operations.
-    """
+    """Return a sparse matrix without duplicates, which SciPy may sum in place, in the caller's."""
     if X.has_canonical_format:
         return X
     X = X.copy()
@@ -143,7 +140,7 @@ def check_range(columns, unit):
     """
     if unit.bounds == (-np.inf, np.inf):
         return False
-    ends, message = columns.range, None
+    ends = columns.range
     exceeds = _exceeds(ends, unit.bounds)
     if exceeds:
         found = (
@@ -152,14 +149,12 @@ def check_range(columns, unit):
         )
         if not unit.clips:
             raise ValueError(f"{found}; scale X or use other units")
-        remedy = "scale X (MinMaxScaler), or use visible='gaussian'"
-        message = f"{found}, and the model clips them; {remedy}"
+        remedy = "the model clips them; scale X (MinMaxScaler), or use visible='gaussian'"
+        warnings.warn(f"{found}, and {remedy}", DataRangeWarning, stacklevel=2)
     elif unit.values == (-1.0, 1.0) and tuple(ends) == (0, 1):
-        message = (
-            "X has values from 0 to 1, but spins are -1 and 1; use 2 * X - 1 or Bernoulli units"
-        )
-    if message is not None:
-        warnings.warn(message, DataRangeWarning, stacklevel=2)
+        found = "X has values from 0 to 1, but spins are -1 and 1"
+        remedy = "use 2 * X - 1 or Bernoulli units"
+        warnings.warn(f"{found}; {remedy}", DataRangeWarning, stacklevel=2)
     return exceeds
 
 
@@ -185,9 +180,7 @@ def into_support(X, unit, warn=False):
 
 def check_scale_known(rows):
     """Raise ValueError if real columns, whose scale is learnt, have one sample only."""
-    if rows is None or rows.total > 1:
-        return
-    if rows.unit.has_precision:
+    if rows is not None and rows.total == 1 and rows.unit.has_precision:
         raise ValueError("X has 1 sample, and the scale of real columns needs at least 2")
 
 
