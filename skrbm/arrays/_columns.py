@@ -46,24 +46,14 @@ def dense_rows(X: Array, index: Index, dtype: Any) -> Array:
         return X.take(index, axis=0).astype(dtype, copy=False)
     if not is_sparse(X):
         return cast(namespace(X).take(X, index, axis=0), dtype)
-    X = sparse_rows(X, index, dtype)
-    rows = np.zeros(X.shape, dtype)
-    rows[np.repeat(np.arange(len(index)), np.diff(X.indptr)), X.indices] = X.data
-    return rows
+    return sparse_rows(X, index, dtype).toarray()
 
 
 def sparse_rows(X: Array, index: Index, dtype: Any) -> Array:
     """Return the rows of a sparse X at an index array, a csr_array of ``dtype``."""
-    if X.format != "csr" or not X.has_canonical_format:
-        rows = sp.csr_array(X[index], dtype=dtype)
-        rows.sum_duplicates()
-        return rows
-    # What SciPy would do, without its checks of the index and of dtypes, which take longer.
-    counts = X.indptr[index + 1] - X.indptr[index]
-    ends = np.append(0, np.cumsum(counts, dtype=X.indptr.dtype))
-    places = np.arange(ends[-1]) + np.repeat(X.indptr[index] - ends[:-1], counts)
-    parts = X.data[places].astype(dtype), X.indices[places], ends
-    return sp.csr_array(parts, shape=(len(index), X.shape[1]))
+    rows = sp.csr_array(X[index], dtype=dtype)
+    rows.sum_duplicates()
+    return rows
 
 
 def take_rows(X: Array, index: Index) -> Array:

@@ -164,13 +164,8 @@ def _npy_file(path, n_rows):
         raise ValueError(f"{path} cannot be read: {error}") from error
     if array.ndim != 2 or not array.flags.c_contiguous:
         raise ValueError(f"{path} must hold a 2D array in C order, got shape {array.shape}")
-    width, dtype, start = array.shape[1], array.dtype, array.offset
-
-    def read(rows):  # the pages of a memory map would stay
-        n, before = rows.stop - rows.start, rows.start * width * dtype.itemsize
-        return np.fromfile(path, dtype, n * width, offset=start + before).reshape(n, width)
-
-    return _sliced(array, n_rows, read)
+    # The pages of a memory map that stays open would stay in memory.
+    return _sliced(array, n_rows, lambda rows: np.array(np.load(path, mmap_mode="r")[rows]))
 
 
 def _check_2d(array):

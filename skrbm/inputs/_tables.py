@@ -48,7 +48,9 @@ class TableEncoder:
             ObservedColumn.of(X, j, names[j], column, kinds.get(j), weights)
             for j, column in enumerate(columns)
         ]
-        return self._describe(observed, np.result_type(np.float32, *map(_dtype_of, columns)))
+        dtypes = (column.dtype for column in columns if column.dtype.kind in "fiuO")
+        are_narrow = all(dtype.kind == "f" and dtype.itemsize <= 4 for dtype in dtypes)
+        return self._describe(observed, np.dtype(np.float32 if are_narrow else np.float64))
 
     def _set_rows(self, X, columns, weights):
         self.frame = library_of(X)
@@ -259,10 +261,3 @@ class CategoryEncoder(TableEncoder):
     def unit(self):
         """The units of the encoded columns."""
         return Categorical(self.sizes)
-
-
-def _dtype_of(column):
-    """Return the floating dtype that holds the numbers of a column."""
-    if column.dtype.kind == "f" and column.dtype.itemsize <= 4:
-        return np.float32
-    return np.float64 if column.dtype.kind in "fiuO" else np.float32
