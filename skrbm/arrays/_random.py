@@ -132,9 +132,7 @@ class CommonRng:
         return shape[0] // self._n, *shape[1:]
 
     def _tiled(self, x: Array) -> Array:
-        xp = namespace(x)
-        groups = xp.broadcast_to(x[None, ...], (self._n, *x.shape))
-        return xp.asarray(xp.reshape(groups, (self._n * x.shape[0], *x.shape[1:])), copy=True)
+        return namespace(x).tile(x, (self._n, *(1 for _ in x.shape[1:])))
 
     def uniform(self, shape: Shape) -> Array:
         return self._tiled(self._rng.uniform(self._shape(shape)))

@@ -401,14 +401,10 @@ def _keys(arrays):
         direction, keys = generator.standard_normal(X.shape[1]), []
         direction /= 32 * len(arrays) * X.shape[1]
         for block in row_blocks(X, _block_rows(X)):
-            if sp.issparse(block):
-                keys.append(block.astype(np.float64) @ direction)
-                continue
-            xp, block = namespace(block), cast(block, namespace(block).float64)
+            block = cast(block, namespace(block).float64)
+            if not sp.issparse(block):
+                block = namespace(block).where(block == block, block, _NAN)
             keys.append(to_numpy(block @ from_numpy(direction, block)))
-            if np.isnan(keys[-1]).any():
-                filled = xp.where(block == block, block, _NAN)
-                keys[-1] = to_numpy(filled @ from_numpy(direction, block))
         total = total + np.concatenate(keys)
     return total
 
