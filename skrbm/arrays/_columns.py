@@ -61,12 +61,10 @@ def take_rows(X: Array, index: Index) -> Array:
 
     ``index`` is a slice, or an index array of NumPy or of X's library.
     """
-    if type(X) is np.ndarray:  # the usual type is checked first
-        return X[index]
-    if isinstance(index, slice) and not is_sparse(X):
-        return X[index, ...]
     if not is_foreign(X):
         return X[index]
+    if isinstance(index, slice):
+        return X[index, ...]
     return namespace(X).take(X, as_like(index, X), axis=0)
 
 

@@ -63,9 +63,7 @@ def numbers(values: Iterable[Any]) -> list[float]:
     """Return numbers as floats; those of another library are read all at once."""
     found = list(values)
     places = [i for i, value in enumerate(found) if is_foreign(value)]
-    if len(places) == 1:
-        found[places[0]] = float(found[places[0]])
-    elif places:
+    if places:
         xp = namespace(found[places[0]])
         read = to_numpy(xp.stack([cast(found[i], xp.float64) for i in places]))
         for i, value in zip(places, read, strict=True):

@@ -96,8 +96,6 @@ def from_numpy(x: Array, reference: Array) -> Array:
 
 def as_like(x: Array, reference: Array) -> Array:
     """Return the dense array ``x`` in the library and on the device of ``reference``."""
-    if not is_foreign(x) and not is_foreign(reference):
-        return x
     if is_foreign(x) and is_foreign(reference) and namespace(x) is namespace(reference):
         return namespace(reference).asarray(x, device=like(reference)["device"])
     return from_numpy(to_numpy(x), reference)
@@ -143,8 +141,7 @@ def copied(x: Array) -> Array:
 
 def parameter_reference(X: Array) -> Array:
     """Return a reference array for parameters learnt from X: their library, device and dtype."""
-    options = like(X) if is_foreign(X) else {}
-    return namespace(X).zeros((1, 1), **{**options, "dtype": working_dtype(X)})
+    return namespace(X).zeros((1, 1), **like(X) | {"dtype": working_dtype(X)})
 
 
 def is_finite(x: Array) -> bool:
