@@ -108,8 +108,7 @@ def _check_source(estimator, units, sizes):
 def _theta(where, unit, n, values, default, W):
     """Return the checked parameters of one layer: intercepts default to 0, others to ``default``.
 
-    Without, others are those of units that know no data. ``where`` is the end of the names of the
-    parameters in errors.
+    If that is None, it is of units that know no data. ``where`` is the end of the names in errors.
     """
     default = unit.default_theta(n, W) if default is None else default
     default = default._replace(field=namespace(W).zeros(n, **like(W)))

@@ -275,9 +275,10 @@ class Rows(DistinctRows):
 
     @property
     def n_informative(self):
-        """Number of complete rows with as many pairs of known values of joint columns.
+        """Number of rows that the automatic penalty is for.
 
-        If values are missing independently; the automatic penalty is for that many rows.
+        Complete rows with as many pairs of known values of columns with a precision matrix, if
+        values are missing independently.
         """
         return self.total * self.known_share_of_joint**2
 
