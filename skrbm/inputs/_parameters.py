@@ -25,9 +25,7 @@ def public_parts(unit, theta):
         n, xp = theta.field.shape[0], namespace(joint)
         columns = unit.joint_columns(n)
         if len(columns) < n:
-            place = np.zeros((n, len(columns)))
-            place[columns, np.arange(len(columns))] = 1.0
-            place = cast(from_numpy(place, joint), joint.dtype)
+            place = cast(from_numpy(np.eye(n)[:, columns], joint), joint.dtype)
             diagonal = xp.zeros(n, **like(joint)) if theta.precision is None else theta.precision
             joint = place @ joint @ place.T + diagonal * xp.eye(n, **like(joint))
         parts[1] = joint
@@ -47,8 +45,7 @@ def theta_of(unit, parts):
     joint = xp.take(xp.take(precision, index, axis=0), index, axis=1)
     own = unit.default_theta(n, field).precision
     if own is not None:
-        other = np.ones(n)
-        other[columns] = 0.0
+        other = 1.0 - np.isin(np.arange(n), columns)
         own = xp.linalg.diagonal(precision) * cast(from_numpy(other, field), field.dtype)
     return Theta(field, own, *others, joint=joint)
 
