@@ -262,11 +262,13 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
     @property
     def history_(self):
         """The history of the machine."""
+        check_is_fitted(self, "rbm_")
         return self.rbm_.history_
 
     @property
     def n_iter_(self):
         """Epochs so far."""
+        check_is_fitted(self, "rbm_")
         return self.rbm_.n_iter_
 
     @property

@@ -205,6 +205,10 @@ class Estimator(BaseEstimator):
         for key in params:
             name, _, nested = key.partition("__")
             if nested and name in own and not hasattr(own[name], "set_params"):
+                if own[name] is None:
+                    raise ValueError(
+                        f"{key} cannot be set, since {name} is None: set {name} to an object first"
+                    )
                 first = f": set {name}={optimizer_of(self)} first" if name == "optimizer" else ""
                 raise ValueError(
                     f"{key} needs an object with parameters for {name}, not {own[name]!r}{first}"
