@@ -52,7 +52,6 @@ def methods_shared_with_rbm(estimator):
         name
         for name in re.findall(r"RBM\.(\w+)", Path(__file__).with_name("methods.rst").read_text())
         if inspect.getattr_static(estimator, name, None) is inspect.getattr_static(skrbm.RBM, name)
-        and name not in getattr(estimator, "_absent", ())
     ]
 
 
