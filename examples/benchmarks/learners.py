@@ -34,9 +34,9 @@ parameters, as JSON. The works are:
   bits of "digits-72".
 
 Numbers are mean log-likelihoods of test rows in nats, for each seed. log Z is exact where the
-package can sum it; elsewhere it is the larger one of annealing and of reverse annealing. "s" is the
-mean of a fit in seconds of the processor, "warned" counts fits that end with a warning. Without
-``SKRBM_DATA`` the works on images and binary tables cannot run.
+package can sum it; elsewhere it is the larger one of a forward and a reverse estimate by sequential
+Monte Carlo. "s" is the mean of a fit in seconds of the processor, "warned" counts fits that end
+with a warning. Without ``SKRBM_DATA`` the works on images and binary tables cannot run.
 """
 
 import argparse
