@@ -25,10 +25,6 @@ from ._length import StepLength
 from ._model_phase import ModelPhase
 from ._tempered import TemperedPhase
 
-# Largest divergence of a joint step of several layers, and its largest length, in those of one:
-# joint steps start far from where layers that were trained one by one are good together.
-_DEEP = 4.0
-
 
 class Started(NamedTuple):
     """State in learning.
@@ -215,10 +211,6 @@ class DeepPhase(FixedPointPhase):
     def known(self, machine, X):
         hidden, method, solution = self._solved(machine, X)
         return with_visible(method.moments(hidden, solution.state), X), solution.converged
-
-    def step_length(self, machine):
-        rule = super().step_length(machine)
-        return replace(rule, divergence=_DEEP * rule.divergence, cap=_DEEP * rule.cap)
 
     def free_energy(self, machine, X):
         """Return the free energies with the hidden layers at the solutions of the equations."""
