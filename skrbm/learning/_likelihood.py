@@ -232,8 +232,7 @@ class LikelihoodMonitor(Monitor):
         """Warn once if the machine is worse than independent units, or does not match the data."""
         late, is_last = {}, self.end is not None and machine is self.end[0]
         if self.end is not None and (self.log_z is None or not is_last):
-            if self.every_epoch:
-                self.budget = max(self.budget or 0.0, _LAST / _n_weights(machine))
+            self.budget = max(self.budget or 0.0, _LAST / _n_weights(machine))
             late = self._measured(machine, state)
             late.pop("tap_log_likelihood", None)
             late = late if is_last else {}  # it belongs to the last epoch
