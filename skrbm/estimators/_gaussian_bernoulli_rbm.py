@@ -167,10 +167,12 @@ class GaussianBernoulliRBM(BaseRBM):
         one with ``alpha=0.0``, ``schedule="cosine"`` and ``max_grad_norm=10.0``. Gradients are not
         centred, and parameters are not averaged.
     {learning_rate = 0.01, batch_size = 100, n_iter = 50, early_stopping}
-    init : "random" or fitted estimator, default="random"
+    init : {"random", "normal"} or fitted estimator, default="random"
         Initial parameters. "random" draws a row of the data for each hidden unit, whose component
         points to it, and which is on with probability 1/2 halfway from the mean to the row;
-        variances are those of the data.
+        variances are those of the data. "normal" draws components from
+        N(0, 1 / (n_features + n_components)), with means of 0 and variances of 1 in the coordinates
+        of training, like the code of [1]_.
     {warm_start, verbose, random_state}
 
     Attributes
@@ -218,7 +220,7 @@ class GaussianBernoulliRBM(BaseRBM):
         "inference": [StrOptions(set(SAMPLERS)), Sampler],
         "gradient": [StrOptions(set(GRADIENTS))],
         "standardize": ["boolean"],
-        "init": [StrOptions({"random"}), HasMethods(["fit", "transform"])],
+        "init": [StrOptions({"random", "normal"}), HasMethods(["fit", "transform"])],
     }
 
     def __init__(
@@ -284,11 +286,15 @@ class GaussianBernoulliRBM(BaseRBM):
         return Recipe(phase, optimizer_of(self), parameters, coordinates, noise=(mean, scale))
 
     def _first_machine(self, rows, rng, recipe):
+        n_hidden, n = int(self.n_components), rows.X.shape[1]
+        if isinstance(self.init, str) and self.init == "normal":
+            components = rng.normal((n_hidden, n)) / math.sqrt(n + n_hidden)
+            zeros = 0 * components[0, :]
+            return machine_of(components, 0 * components[:, 0], zeros, 1 + zeros)
         # Components are differences of rows and the mean, plus some noise that separates units with
         # the same row. Each hidden unit is on with probability 1/2 halfway from the mean to its
         # row: with all thresholds at the mean, the first density would be symmetric about it, a
         # saddle that training takes long to leave. The means of the machine are near those of data.
-        n_hidden, n = int(self.n_components), rows.X.shape[1]
         mean, deviation = recipe.phase.noise
         some, _ = rows.batch(rows.drawn(n_hidden, rng))
         noise, xp = rng.normal((n_hidden, n)), namespace(some)

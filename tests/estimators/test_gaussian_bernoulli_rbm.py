@@ -315,3 +315,17 @@ def test_no_fit_ends_in_nan(data):
         drawn = rbm.sample(10, random_state=0)
     assert all(np.isfinite(part).all() for part in (*parameters(rbm), scores, drawn))
     assert (rbm.variances_ > 0).all()
+
+
+def test_starts_at_normal_components():
+    """As the released code: N(0, 1 / (n_features + n_components)), unit variances, no biases."""
+    X = np.random.default_rng(0).normal(5.0, 3.0, (50, 100))
+    options = {"init": "normal", "n_iter": 0, "random_state": 0}
+    rbm = GaussianBernoulliRBM(300, standardize=False, **options).fit(X)
+    assert_allclose(rbm.components_.std(), 1 / 20, rtol=0.02)  # 5 standard errors are 0.014
+    assert_array_equal(rbm.variances_, 1.0)
+    for biases in (rbm.intercept_hidden_, rbm.intercept_visible_):
+        assert_array_equal(biases, 0.0)
+    standard = GaussianBernoulliRBM(300, **options).fit(X)
+    assert_allclose(standard.intercept_visible_, X.mean(axis=0))
+    assert_allclose(standard.variances_, X.var(axis=0))
