@@ -42,6 +42,7 @@ from ..learning import (
     MomentLearner,
     Training,
     check_integral,
+    low_rank,
     machine_of_first,
     most_rows,
 )
@@ -374,7 +375,13 @@ class BaseRBM(DensityModel):
                 break
             machine = replace(machine, weights=tuple(0.5 * W for W in machine.weights))
         are_binary = all(len(unit.values or ()) == 2 for unit in first.units)
-        return spread(first) if recipe.is_spread and are_binary else first
+        first_weights = spread if recipe.is_spread and are_binary else lambda machine: machine
+        if self.init == "low_rank":
+            if ranks().size > 1:
+                raise ValueError("init='low_rank' starts in one process only")
+            seed = int(rng.integers(2**31, 1)[0])
+            return low_rank(first, lambda n: rows.some(n, rng)[0], seed, first_weights)
+        return first_weights(first)
 
     def _pretrain(self, training, rows, index):
         """Change the machine of ``training`` by what comes before the first epoch."""

@@ -47,9 +47,11 @@ _ENTRIES = """
         Whether to hold out validation rows, to stop when their log-likelihood no longer improves,
         and to keep the parameters of the best epoch. An object sets the patience, the fraction of
         the rows and the tolerance (:class:`~skrbm.learning.EarlyStopping`).
-    init : "random", fitted estimator or (components, intercept_hidden, intercept_visible), \
-            default="random"
+    init : {"random", "low_rank"}, fitted estimator or \
+            (components, intercept_hidden, intercept_visible), default="random"
         Initial parameters. "random" draws small weights, and fits visible biases to the data.
+        "low_rank" also learns 16 hidden units in up to four principal directions of the data, where
+        the likelihood can be maximized without chains; for bounded units, and data in clusters.
     warm_start : bool, default=False
         Whether ``fit`` continues from the last solution.
     verbose : int, default=0
@@ -106,7 +108,7 @@ CONSTRAINTS = {
     "batch_size": [Interval(Integral, 1, None, closed="left")],
     "n_iter": [Interval(Integral, 0, None, closed="left")],
     "early_stopping": ["boolean", EarlyStopping],
-    "init": [StrOptions({"random"}), tuple, list, HasMethods(["fit", "transform"])],
+    "init": [StrOptions({"random", "low_rank"}), tuple, list, HasMethods(["fit", "transform"])],
     "warm_start": ["boolean"],
     "verbose": ["verbose"],
     "random_state": ["random_state"],

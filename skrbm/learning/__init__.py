@@ -18,6 +18,7 @@ from ._learner import CORRELATED, BatchLearner, MomentLearner, check_integral
 from ._length import LEAST_KNOWN, StepLength
 from ._likelihood import LikelihoodMonitor
 from ._loop import Monitor, Trainer, recorder
+from ._low_rank import low_rank
 from ._model_phase import ModelPhase
 from ._optimizers import (
     OPTIMIZERS,

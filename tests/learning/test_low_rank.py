@@ -1,0 +1,111 @@
+"""Machines that have learnt in principal directions, against exact likelihoods.
+
+Seeds are fixed. Draws estimate log Z with an error of about 0.01.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+from sklearn.datasets import load_digits
+
+from skrbm import RBM, TAPRBM
+from skrbm.arrays import Columns, make_rng
+from skrbm.learning import low_rank
+from skrbm.machine import Machine, free_energy, log_partition
+from skrbm.units import Bernoulli, Binomial, Gaussian, Spin, Theta
+
+N_HIDDEN = 3
+
+
+def log_likelihood(machine, X):
+    """The mean by a sum over all states."""
+    return -float((free_energy(machine, X) + log_partition(machine)).mean())
+
+
+def clusters(unit, n_columns, n_rows=1500, seed=0):
+    """Rows of two clusters, of unequal shares."""
+    rng = np.random.default_rng(seed)
+    theta = unit.default_theta(n_columns, np.zeros(0))
+    fields = np.where(rng.random((2, n_columns)) < 0.5, -1.5, 1.5)[(rng.random(n_rows) < 0.3) * 1]
+    return unit.sample(unit.tilt(theta, fields), make_rng(seed, np.zeros(0)))
+
+
+def independent(unit, X, hidden, n_hidden=N_HIDDEN):
+    W = np.zeros((n_hidden, X.shape[1]))
+    own = unit.initial_theta(Columns(X))
+    return Machine((unit, hidden), (own, hidden.default_theta(n_hidden, W)), (W,))
+
+
+@pytest.mark.parametrize("hidden", [Bernoulli(), Spin()], ids=str)
+@pytest.mark.parametrize(
+    ("unit", "n_columns"),
+    [(Bernoulli(), 9), (Spin(), 9), (Binomial(2), 6)],
+    ids=str,
+)
+def test_maximizes_the_likelihood(unit, n_columns, hidden):
+    X = clusters(unit, n_columns)
+    machine = independent(unit, X, hidden)
+    found = low_rank(machine, lambda n: X[:n], 0, None)
+    base, reached = (log_likelihood(each, X) for each in (machine, found))
+    assert reached > base + 0.3
+    W, (own, biases) = found.weights[0], found.thetas
+    directions = np.linalg.svd(W, full_matrices=False)[2]
+    n = int(np.linalg.matrix_rank(W, tol=1e-8))
+    U = directions[:n]
+
+    def loss(x):
+        a, c, A = np.split(x, [n, n + N_HIDDEN])
+        now = replace(
+            found,
+            thetas=(own._replace(field=own.field + a @ U), Theta(biases.field + c)),
+            weights=(W + A.reshape(N_HIDDEN, n) @ U,),
+        )
+        return -log_likelihood(now, X)
+
+    best = minimize(loss, np.zeros(n + N_HIDDEN + n * N_HIDDEN), options={"maxiter": 15})
+    assert reached > -best.fun - 0.03
+
+
+def test_of_estimators():
+    """Few epochs reach more of the likelihood of digits than from small weights."""
+    X = load_digits().data > 7
+    options = {"n_components": 64, "n_iter": 3, "random_state": 0}
+    plain, low = (RBM(init=init, **options).fit(X) for init in ("random", "low_rank"))
+    assert low.score(X) > plain.score(X) + 0.3
+    fitted = TAPRBM(8, n_iter=1, init="low_rank", random_state=0).fit(X[:200])
+    assert fitted.components_.shape == (8, 64)
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_separates_clusters_before_the_first_epoch(rank):
+    """Two or three clusters of 40 columns: hidden units that are not used stay as they are."""
+    rng = np.random.default_rng(rank)
+    centres = np.clip(rng.integers(0, 2, (rank + 1, 40)), 0.05, 0.95)
+    X = (rng.random((2000, 40)) < centres[rng.integers(rank + 1, size=2000)]) * 1.0
+    machine = independent(Bernoulli(), X, Bernoulli(), 20)
+    found = low_rank(machine, lambda n: X[:n], 0, lambda machine: machine)
+    W = found.weights[0]
+    assert np.linalg.matrix_rank(W, tol=1e-6) == rank
+    assert_allclose(W[16:], 0.0)
+    truth = logsumexp(
+        [(X * np.log(p) + (1 - X) * np.log1p(-p)).sum(axis=1) for p in centres], axis=0
+    ).mean() - np.log(rank + 1)
+    few = replace(
+        found,
+        thetas=(found.thetas[0], Theta(found.thetas[1].field[:16])),
+        weights=(W[:16],),
+    )
+    assert log_likelihood(few, X) > truth - 0.3
+
+
+def test_without_such_a_start():
+    rng = np.random.default_rng(0)
+    noise = (rng.random((500, 20)) < 0.3) * 1.0
+    with pytest.raises(ValueError, match="stand out from noise"):
+        RBM(4, init="low_rank", n_iter=1).fit(noise)
+    with pytest.raises(ValueError, match="independent units with bounds, not Gaussian"):
+        RBM(4, visible=Gaussian(), init="low_rank", n_iter=1).fit(noise)
