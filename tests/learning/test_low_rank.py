@@ -70,6 +70,7 @@ def test_maximizes_the_likelihood(unit, n_columns, hidden):
     assert reached > -best.fun - 0.03
 
 
+@pytest.mark.law
 def test_of_estimators():
     """Few epochs reach more of the likelihood of digits than from small weights."""
     X = load_digits().data > 7
