@@ -17,7 +17,7 @@ from scipy.special import logsumexp
 from ...arrays import log_odds
 from ...inference import Gibbs, effective_part
 from ...learning import NATURAL, SGD, ChainPhase, MomentLearner, Monitor, Training
-from ._mixture import Mixture, machine_of, mixture_of
+from ._mixture import Mixture, machine_of, mixture_of, rounded
 
 _SOLVER = {"maxiter": 100, "gtol": 1e-4, "ftol": 1e-6}
 _RESTARTS = 8  # random starts of each subproblem
@@ -270,7 +270,7 @@ class Growth:
 
     def _insert(self, line):
         """Insert a whole unit, and train all units for some epochs of contrastive divergence."""
-        machine = machine_of(line.at(1.0, self.mixture.bias), self.model.visible)
+        machine = machine_of(self._scaled(line), self.model.visible)
         rng, rows = self.model.rng, self.rows
         state = _PHASE.init(machine, rng, _BATCH, rows.some(_BATCH, rng)[0])
         training = Training(rng, machine.copy(), state, _OPTIMIZER.init(NATURAL.of(machine)))
@@ -283,6 +283,19 @@ class Growth:
         self.mixture = mixture_of(training.published())
         self.log_z = self.model.anneal(self.mixture, self.base)
         self.samples = self.model.samples(self.mixture)
+
+    def _scaled(self, line):
+        """Return the mixture with a whole unit, scaled by its best multiplicity (Eq. 12).
+
+        The smaller alpha is, the larger are the weights of the unit with the steepest derivative:
+        in full it would give most of the probability to modes that are far from the data, which
+        contrastive divergence does not see.
+        """
+        samples, penalties = self.samples[0], line.base.penalties(self.alpha)
+        worth = self.data.rows.softplus_means(line.base.atoms) - penalties
+        options = {"low": line.low, "high": line.high, "min_ess": self.model.min_ess}
+        step, _ = best_step(line.change @ worth, line.log_weights(samples), samples, **options)
+        return rounded(line.at(step, self.mixture.bias))
 
     # ------------------------------------------------------------------------ along a line
 
