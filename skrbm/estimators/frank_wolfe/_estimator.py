@@ -64,10 +64,11 @@ class FrankWolfeRBM(DensityModel):
     alpha : float, default=0.01
         Strength λ of the penalty λ/2 Σ m_j (||w_j||² + c_j²), with which a new unit is found.
     step : {"joint", "line_search", "1/t"}, default="joint"
-        What follows an insertion. "joint": the unit counts 1, and all units are trained by CD-10,
-        with ``SGD()`` and its own penalty. The others leave the units as they are and refit the
-        visible biases, as in [1]_: with "line_search" the multiplicity is the best one in [0, 1],
-        with "1/t" it is 1, which overshoots where ``alpha`` is small for the data.
+        What follows an insertion. "joint": the unit is scaled by the best multiplicity and counts
+        1, and all units are trained by CD-10, with ``SGD()`` and its own penalty. The others leave
+        the units as they are and refit the visible biases, as in [1]_: with "line_search" the
+        multiplicity is the best one in [0, 1], with "1/t" it is 1, which overshoots where ``alpha``
+        is small for the data.
     temperature : {"n_components", "learn"} or float, default="n_components"
         Sum of the multiplicities. "n_components" leaves it free; "learn" adds a line search over it
         after each insertion by "line_search"; a number is an upper bound, and a new unit takes its
@@ -219,7 +220,7 @@ class FrankWolfeRBM(DensityModel):
                 reason = "none of those inserted raised the validation score"
             warnings.warn(
                 f"the machine has no hidden unit: {reason}; constant or independent columns need "
-                "none, otherwise lower alpha or tol",
+                f"none, otherwise {self._advice()}",
                 stacklevel=5,  # beyond the wrappers of this method
             )
         return self
@@ -252,10 +253,15 @@ class FrankWolfeRBM(DensityModel):
         if self.n_components_ < wanted:
             warnings.warn(
                 f"the machine has {self.n_components_} units instead of {wanted}: "
-                f"{STOPS[self.stop_reason_]}; lower alpha or tol, or use more chains",
+                f"{STOPS[self.stop_reason_]}; {self._advice()}",
                 stacklevel=3,  # beyond scikit-learn's wrapper
             )
         return self
+
+    def _advice(self):
+        if self.stop_reason_ in ("no unit", "duality gap"):
+            return "lower alpha or tol"
+        return "raise alpha or use more chains"  # units fit noise of the samples, or overshoot
 
     @one_blas_thread
     def _grow(self, X, sample_weight, path, max_units, early_stopping, progress=None):
