@@ -1,7 +1,6 @@
 """Samples of a fitted machine, and its visible and hidden values given some of the visible ones."""
 
 import itertools
-import math
 import warnings
 from dataclasses import replace
 
@@ -20,38 +19,37 @@ from ..arrays import (
     row_blocks,
     seed_sequence,
     take_rows,
-    to_numpy,
 )
 from ..evaluation._observed import exact_sums, most_units
 from ..inference import (
+    CORRELATED,
+    LADDER_STEPS,
+    N_SWEEPS,
     Gibbs,
     Tempering,
-    autocorrelation_between,
+    by_rungs,
+    chain_autocorrelation,
     clamped,
     clamped_mean,
     completed,
-    draw_visible,
-    own_bases,
+    ends_of,
+    is_small,
     resolve,
     rows_with_holes,
-    sample,
     solve,
+    some_rows,
     tempered_mean,
     with_rows,
 )
 from ..inputs import check_held, into_support, split_missing
-from ..learning import CORRELATED, N_SWEEPS, most_rows
-from ..machine import check_has_integral, condition, uncoupled
+from ..learning import most_rows
+from ..machine import check_has_integral, condition
 from ._encoded import blocks_of, by_blocks, decoded, takes_table
 from ._log_partition import kept_with_parameters
 
 N_STEPS = 200  # of the chain of a row
-# Of the chain of a sample, and of one that starts at samples of a ladder: these few depend less on
-# where they started than all those of Gibbs sampling.
-_N_STEPS_OF_SAMPLE, _N_STEPS_OF_LADDER = 100, 40
-_N_CHECKED = 100  # chains of each start that show whether chains mix
-_MOST_WEIGHTS = 2**15  # of a machine for which a ladder is built if they do not
-_MOST_ELEMENTS = 2**24  # of the visible values of all rungs that are sampled together
+_N_STEPS_OF_SAMPLE = 100  # of Gibbs sampling
+_N_CHECKED = 100  # chains that show whether chains mix
 _SUMMED_ELEMENTS = 2**17  # of rows whose hidden units are summed over together
 _IMPUTE_SWEEPS, _IMPUTE_DAMPING = 1000, 0.2
 
@@ -74,14 +72,9 @@ def chains_of(model, method, n_steps, rng, is_free=False):
     sampler = _sampler_of(model, method, rng)
     is_free = is_free and sampler.has_samples
     if n_steps is None:
-        n_steps = _N_STEPS_OF_LADDER if is_free else _N_STEPS_OF_SAMPLE
+        n_steps = LADDER_STEPS if is_free else _N_STEPS_OF_SAMPLE
 
-    def ends(rows):
-        rows = sampler.rungs.last(rows.shape[0], rng) if is_free else rows
-        chains = sampler.state_at(machine, rows, rng)
-        return sample(sampler, machine, chains, rng, n_steps).layers[0]
-
-    return lambda rows: _by_rungs(ends, sampler, machine, rows)
+    return lambda rows: ends_of(sampler, machine, rng, rows, n_steps, is_free)
 
 
 def _method_that_mixes(model):
@@ -90,29 +83,19 @@ def _method_that_mixes(model):
     Such chains are still where they were after 50 sweeps, along one of the main directions in which
     they differ. In a small machine they also start at independent units, for other modes.
     """
-    machine, sampler = model.machine_, Gibbs()
-    is_small = math.prod(machine.n_units) <= _MOST_WEIGHTS
+    machine = model.machine_
     if len(machine.units) > 2 or not machine.weights[0].shape[0]:
         return "gibbs"
 
     def correlation():
         rng = make_rng(model._evaluation_seed, machine.weights[0])
         n = min(_N_CHECKED, most_rows(machine.n_units[0]))
-        index = np.resize(np.arange(model.starts_.shape[0]), n)
-        rows = [dense(take_rows(model.starts_, index))]
-        if is_small:
-            bases = (uncoupled(machine, theta) for theta in own_bases(machine))
-            rows += [draw_visible(base, rng, _N_CHECKED) for base in bases]
-        rows = namespace(rows[0]).concat(rows, axis=0)
-        begin = sample(sampler, machine, sampler.state_at(machine, rows, rng), rng, N_SWEEPS)
-        end = to_numpy(sample(sampler, machine, begin, rng, N_SWEEPS).layers[0])
-        begin = to_numpy(begin.layers[0])
-        return autocorrelation_between(begin, end, begin)
+        return chain_autocorrelation(machine, dense(some_rows(model.starts_, n)), rng)
 
     found = kept_with_parameters(model, "autocorrelation", correlation)
     if found <= CORRELATED:
         return "gibbs"
-    if is_small:
+    if is_small(machine):
         return "tempering"
     warnings.warn(
         f"chains do not mix (after {N_SWEEPS} sweeps their autocorrelation is {found:.2f}), so "
@@ -140,15 +123,6 @@ def _sampler_of(model, method, rng):
     if ladder is None and sampler.rungs is None:
         sampler = kept_with_parameters(model, "ladder", build)
     return sampler.on(machine, rng, ladder)
-
-
-def _by_rungs(function, sampler, machine, *rows):
-    """Return ``function(*blocks)`` of blocks of rows, which all rungs of a sampler have, if any."""
-    if not sampler.has_rungs:
-        return function(*rows)
-    size = max(1, _MOST_ELEMENTS // (len(sampler.machines(machine)) * machine.n_units[0]))
-    blocks = zip(*(row_blocks(part, size) for part in rows), strict=True)
-    return namespace(rows[0]).concat([function(*block) for block in blocks], axis=0)
 
 
 # --------------------------------------------------------- given some of the visible values
@@ -187,7 +161,7 @@ def drawn_given(model, X, *, init, n_steps, random_state, method="auto"):
     def draws(X, observed):
         return completed(machine, X, observed, rng, n_steps, sampler)
 
-    drawn = (_by_rungs(draws, sampler, machine, *block) for block in blocks)
+    drawn = (by_rungs(draws, sampler, machine, *block) for block in blocks)
     return decoded(model, drawn, X, drawn=True, completes=True)
 
 
@@ -234,7 +208,7 @@ def imputed(model, X, method, n_steps, random_state):
             parts.append(rows)
         return namespace(X).concat(parts, axis=0)
 
-    return (_by_rungs(means, sampler, machine, *block) for block in blocks)
+    return (by_rungs(means, sampler, machine, *block) for block in blocks)
 
 
 def _exact_means(machine, X, observed, layer, estimate):

@@ -41,6 +41,16 @@ from ._log_partition import (
     of_runs,
 )
 from ._mean_field import TAP, NaiveMeanField
+from ._mixing import (
+    CORRELATED,
+    LADDER_STEPS,
+    N_SWEEPS,
+    by_rungs,
+    chain_autocorrelation,
+    ends_of,
+    is_small,
+    some_rows,
+)
 from ._needs import CAPABILITIES, InferenceMethod, Needs
 from ._propagation import Propagated, propagate, propagate_rows, sum_classes
 from ._registry import FIXED_POINTS, METHODS, SAMPLERS, method_names, resolve

@@ -2,7 +2,6 @@
 
 from ._chains import (
     GRADIENTS,
-    N_SWEEPS,
     AnnealedPhase,
     ChainPhase,
     DataPhase,
@@ -14,7 +13,7 @@ from ._counted import CountedDataPhase, CountedPhase
 from ._early_stopping import EarlyStopping
 from ._fixed_points import STARTS, DeepPhase, FixedPointPhase
 from ._labels import LabelColumns
-from ._learner import CORRELATED, BatchLearner, MomentLearner, check_integral
+from ._learner import BatchLearner, MomentLearner, check_integral
 from ._length import LEAST_KNOWN, StepLength
 from ._likelihood import LikelihoodMonitor
 from ._loop import Monitor, Trainer, recorder

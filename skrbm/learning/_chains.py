@@ -19,6 +19,7 @@ from ..arrays import (
     to_numpy,
 )
 from ..inference import (
+    N_SWEEPS,
     Chains,
     Sampler,
     anneal,
@@ -36,7 +37,6 @@ COMPLETION = 5  # sweeps that draw missing values given the observed ones
 _ANNEALED = 100  # fewest chains that are annealed together: resampling among few is biased
 FEW_ROWS = 256  # of data, which stand for them where values of all would take much memory or time
 BURN_IN = 30  # sweeps of a machine before its samples, where chains come from another one
-N_SWEEPS = 50  # over which the autocorrelation of chains is measured
 _WIDE = 2**17  # columns, above which batches and chains have at most _MOST_VALUES values
 _MOST_VALUES = 2**23
 

@@ -21,10 +21,10 @@ from ..arrays import (
     to_numpy,
 )
 from ..exceptions import DivergenceError
-from ..inference import completed
+from ..inference import CORRELATED, N_SWEEPS, completed
 from ..machine import has_integral, may_lack_integral
 from ._average import Average
-from ._chains import COMPLETION, FEW_ROWS, N_SWEEPS, most_rows
+from ._chains import COMPLETION, FEW_ROWS, most_rows
 from ._length import as_numbers
 from ._likelihood import LOSS
 from ._parameters import LEAST_PRECISION, NATURAL
@@ -32,7 +32,6 @@ from ._together import Shares
 
 _OFFSET_WEIGHT = 0.05  # of a new batch in the running means of the layers
 _CHECKED = 0.2, 0.5  # parts of the epochs after which chains and the likelihood are checked
-CORRELATED = 0.8  # autocorrelation over 50 sweeps above which they do not
 # Mean square of samples of a real column, which is 1 in the data, above which an epoch is repeated.
 # Chains return by themselves from 25 to 60, in fits to rows with many missing values.
 _MOST_SPREAD = 400.0
