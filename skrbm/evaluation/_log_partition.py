@@ -4,17 +4,23 @@ from dataclasses import dataclass, replace
 from math import hypot
 
 from .._checks import check_count
-from ..arrays import make_rng, namespace, one_blas_thread, seed_sequence
+from ..arrays import dense, make_rng, namespace, one_blas_thread, seed_sequence
 from ..inference import (
     AIS,
+    CORRELATED,
     FIXED_POINTS,
+    LADDER_STEPS,
     SMC,
     FixedPoint,
     Gibbs,
     LogPartition,
     Tempering,
+    chain_autocorrelation,
+    ends_of,
+    is_small,
     resolve,
     sample,
+    some_rows,
 )
 from ..machine import MAX_UNITS, _enumeration, in_double
 from ..units import Theta
@@ -22,6 +28,8 @@ from ._density import density_of, in_float64
 from ._solutions import find_solutions
 
 _ANNEALERS = {"ais": AIS(), "smc": SMC()}
+_N_CHECKED = 100  # chains that show whether chains mix
+_N_SAMPLES = 200  # fewest of a ladder: few starts would not have the right shares of modes
 
 
 def log_partition(
@@ -109,7 +117,9 @@ def reverse_log_partition(
     model : estimator, Density or Machine
     starts : array of shape (n_chains, n_visible), default=None
         Visible values where the chains start, such as rows of data; default: the estimator's
-        ``starts_``, else draws without couplings.
+        ``starts_``, else draws without couplings, or samples of a ladder (as many, at least 200)
+        where ``sample`` of an estimator takes one: after a fit with ``start="tempered"``, and for
+        at most 32,768 weights if chains do not mix.
     method : "ais", "smc", AIS or SMC, default="ais"
         :class:`AIS` has one chain for each start; :class:`SMC` has its own number of chains, and
         repeats starts.
@@ -129,11 +139,25 @@ def reverse_log_partition(
     machine = density.machine
     method = resolve(method, AIS, SMC, argument="method", own=_ANNEALERS)
     rng = make_rng(random_state, machine.weights[0])
-    starts = density.starting_rows(starts, rng)
     check_count("burn_in", burn_in, 0)
-    base = density.independent_units(starts) if base is None else base
-    chains = sample(Gibbs(), machine, Gibbs().state_at(machine, starts, rng), rng, burn_in)
+    rows = density.starting_rows(starts, rng)
+    if starts is None:
+        rows = _of_all_modes(density, rows, rng)
+    base = density.independent_units(rows) if base is None else base
+    chains = sample(Gibbs(), machine, Gibbs().state_at(machine, rows, rng), rng, burn_in)
     return method.reverse_log_partition(machine, rng, chains.layers, base)
+
+
+def _of_all_modes(density, rows, rng):
+    """Return rows where chains start, or if chains do not mix samples of a ladder, 200 or more."""
+    machine, ladder = density.machine, density.ladder
+    if ladder is None:
+        few = dense(some_rows(rows, _N_CHECKED))
+        if not is_small(machine) or chain_autocorrelation(machine, few, rng) <= CORRELATED:
+            return rows
+    sampler = Tempering().on(machine, rng, ladder, density.independent_units(rows))
+    rows = some_rows(rows, max(_N_SAMPLES, rows.shape[0]))
+    return ends_of(sampler, machine, rng, rows, LADDER_STEPS, from_ladder=True)
 
 
 def _in_double(model, base):

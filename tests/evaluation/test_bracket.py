@@ -10,8 +10,9 @@ from _exact import Exact
 from _machines import random_machine
 from scipy.special import expit
 
+from skrbm import BernoulliRBM, CategoricalRBM
 from skrbm.arrays import make_rng
-from skrbm.evaluation import AIS, SMC, bracket
+from skrbm.evaluation import AIS, SMC, bracket, log_partition, reverse_log_partition
 from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Theta
 
@@ -78,3 +79,33 @@ def test_starts_that_miss_a_mode():
     assert not found.agrees and found.gap < -10
     log_z = np.logaddexp(40 * np.log1p(np.exp(-4.0)), 40 * np.log1p(np.exp(4.0)) - 140)
     assert abs(found.forward.value - log_z) < 5 * found.forward.std
+
+
+def equal_modes():
+    """Nearly all bits are off or on, each with about half of the probability."""
+    W = 1 + 0.05 * np.random.default_rng(0).standard_normal((12, 24))
+    return BernoulliRBM.from_parameters(W, np.full(12, -12.0), np.full(24, -6.0))
+
+
+def clusters():
+    """Six classes of unequal shares, with 2 % noise, between which Gibbs chains do not move."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(4, size=(6, 12))[rng.choice(6, 2000, p=[0.3, 0.25, 0.2, 0.12, 0.08, 0.05])]
+    X = np.where(rng.random(X.shape) < 0.02, rng.integers(4, size=X.shape), X)
+    return CategoricalRBM(16, n_iter=20, random_state=0).fit(X)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("of", [equal_modes, clusters])
+def test_reverse_chains_start_in_all_modes(of):
+    """Where Gibbs chains do not mix: from the few ``starts_`` of the first machine Z lacks a mode.
+
+    Of 40 seeds the largest errors were 3.6 standard errors and 0.3 nats. 37 brackets of the first
+    machine agreed, and in the others the forward estimate lacked a mode.
+    """
+    model = of()
+    log_z, found = log_partition(model, "exact").value, bracket(model, random_state=0)
+    assert found.agrees
+    for estimate in (found.reverse, reverse_log_partition(model, random_state=0)):
+        assert abs(estimate.value - log_z) < 5 * estimate.std and estimate.std < 0.5
+    assert abs(found.reverse.value - log_z) < 0.5
