@@ -5,14 +5,18 @@
 There are ``--seeds`` machines of each kind, with one layer that is enumerated:
 
 - two modes: 24 x 12 bits that are all off, or have one pattern, with weights of +-s;
+- equal modes: 24 x 12 bits that are nearly all off or all on, each with about half of the
+  probability;
 - random: normal weights of standard deviation s, and biases of minus half of the sums of the
   weights, so that configurations and their complements compete, which makes them hard;
 - trained: 20 hidden units that learn scikit-learn's digits by contrastive divergence, and 16 that
   learn 12 categorical columns of six classes.
 
 AIS, SMC and tempering have default settings; "auto" is SMC for such machines that are too large to
-enumerate. ``--published n`` adds n seeds on the published CD25 RBM of 784 x 500 units, whose log Z
-is 451.25 +- 0.03 (``reference_machines.py``), from SKRBM_DATA.
+enumerate. "reverse" is ``reverse_log_partition``, and "bracket" reaches from the lower end of the
+forward interval of ``bracket`` to the upper end of the reverse one, with the error of the reverse
+one and the standard error of the gap. ``--published n`` adds n seeds on the published CD25 RBM of
+784 x 500 units, whose log Z is 451.25 +- 0.03 (``reference_machines.py``), from SKRBM_DATA.
 """
 
 import argparse
@@ -24,10 +28,10 @@ from _common import heading, published_machine, table
 from sklearn.datasets import load_digits
 
 from skrbm import RBM, CategoricalRBM
-from skrbm.evaluation import log_partition
+from skrbm.evaluation import bracket, log_partition, reverse_log_partition
 from skrbm.units import Categorical
 
-METHODS = ("ais", "smc", "tempering")
+METHODS = ("ais", "smc", "tempering", "reverse", "bracket")
 CD25 = 451.25
 
 
@@ -37,6 +41,13 @@ def two_modes(s, seed):
     W = s * np.tile(2.0 * pattern - 1, (12, 1))
     hidden = np.full(12, -s * pattern.sum() / 2)
     return RBM.from_parameters(W, hidden, -0.45 * W.sum(axis=0), random_state=seed)
+
+
+def equal_modes(seed):
+    """Return an RBM whose units are nearly all off or all on, with similar probabilities."""
+    W = 1.0 + 0.05 * np.random.default_rng(seed).standard_normal((12, 24))
+    biases = -W.sum(axis=1) / 2, -W.sum(axis=0) / 2
+    return RBM.from_parameters(W, *biases, random_state=seed)
 
 
 def random_rbm(visible, hidden, n_visible, n_hidden, s, seed):
@@ -70,6 +81,7 @@ BITS, GAUSSIAN = ("bernoulli", "bernoulli"), ("gaussian", "bernoulli")
 KINDS = {
     "two modes, s = 0.5": lambda seed: two_modes(0.5, seed),
     "two modes, s = 1": lambda seed: two_modes(1.0, seed),
+    "equal modes": equal_modes,
     "10 x 8 binary, s = 1": lambda seed: random_rbm(*BITS, 10, 8, 1.0, seed),
     "10 x 8 binary, s = 2": lambda seed: random_rbm(*BITS, 10, 8, 2.0, seed),
     "20 x 16 binary, s = 1.5": lambda seed: random_rbm(*BITS, 20, 16, 1.5, seed),
@@ -82,10 +94,18 @@ KINDS = {
 def estimate(rbm, truth, method, seed):
     """Return whether the interval contains log Z, the error, its estimate and the seconds."""
     begin = time.process_time()
-    found = log_partition(rbm, method, random_state=seed)
-    low, high = found.interval
+    if method == "bracket":
+        both = bracket(rbm, random_state=seed)
+        value, std = both.reverse.value, both.std
+        low, high = both.forward.interval[0], both.reverse.interval[1]
+    else:
+        if method == "reverse":
+            found = reverse_log_partition(rbm, random_state=seed)
+        else:
+            found = log_partition(rbm, method, random_state=seed)
+        value, std, (low, high) = found.value, found.std, found.interval
     seconds = time.process_time() - begin
-    return low <= truth <= high, found.value - truth, found.std, seconds
+    return low <= truth <= high, value - truth, std, seconds
 
 
 def summary(results):
