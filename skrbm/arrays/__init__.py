@@ -60,3 +60,23 @@ from ._special import (
     solve_positive,
 )
 from ._threads import n_threads, one_blas_thread, share, split
+
+__all__ = [
+    "Columns",
+    "Rng",
+    "add_products",
+    "as_like",
+    "cast",
+    "from_numpy",
+    "like",
+    "log_sum_exp",
+    "make_rng",
+    "matmul",
+    "namespace",
+    "one_blas_thread",
+    "put_off",
+    "require",
+    "row_sums",
+    "softplus",
+    "to_numpy",
+]

@@ -57,3 +57,29 @@ from ._registry import FIXED_POINTS, METHODS, SAMPLERS, method_names, resolve
 from ._relaxed_bp import RelaxedBP
 from ._sampler import Chains, Sampler, autocorrelation_between, draw_visible, last_visible, sample
 from ._tempering import RARE_EXCHANGES, Exchanges, Replicas, Tempering, bennett
+
+__all__ = [
+    "CAPABILITIES",
+    "TAP",
+    "AdaptiveTAP",
+    "BeliefPropagation",
+    "Chains",
+    "Exchanges",
+    "FixedPoint",
+    "Gibbs",
+    "GibbsLangevin",
+    "Ladder",
+    "Langevin",
+    "Magnetizations",
+    "NaiveMeanField",
+    "Needs",
+    "Propagated",
+    "RelaxedBP",
+    "Sampler",
+    "Solution",
+    "Tempering",
+    "ladder_of",
+    "propagate",
+    "sample",
+    "solve",
+]

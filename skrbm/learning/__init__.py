@@ -47,3 +47,25 @@ from ._weighted import WeightedPhase
 _PHASES = ChainPhase, DataPhase, NoisePhase, AnnealedPhase, TemperedPhase, WeightedPhase
 CHAINS = {phase.start: phase for phase in _PHASES}
 """Model phases by Markov chains, by the name of where these start."""
+
+__all__ = [
+    "SGD",
+    "Adam",
+    "ArrayGradient",
+    "BatchLearner",
+    "ChainPhase",
+    "DeepPhase",
+    "EarlyStopping",
+    "FixedPointPhase",
+    "Gradient",
+    "LikelihoodMonitor",
+    "ModelPhase",
+    "MomentLearner",
+    "Monitor",
+    "NaturalGradient",
+    "Optimizer",
+    "Progress",
+    "StepLength",
+    "Trainer",
+    "Training",
+]

@@ -38,3 +38,20 @@ from ._machine import (
     turned_over,
 )
 from ._moments import Block, Moments, data_moments
+
+__all__ = [
+    "Block",
+    "Machine",
+    "Moments",
+    "condition",
+    "conditional",
+    "configurations",
+    "coupling",
+    "data_moments",
+    "energy",
+    "enumerable_layers",
+    "free_energy",
+    "input_field",
+    "interpolate",
+    "log_partition",
+]

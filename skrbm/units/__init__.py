@@ -22,7 +22,6 @@ UNITS = {
 }
 
 __all__ = [
-    "UNITS",
     "Bernoulli",
     "Binomial",
     "Categorical",
@@ -39,6 +38,4 @@ __all__ = [
     "TruncatedGaussBernoulli",
     "TruncatedGaussian",
     "Unit",
-    "joined",
-    "log_weight",
 ]
