@@ -9,8 +9,8 @@ from scipy import stats
 
 from skrbm import RBM
 from skrbm.arrays import make_rng
-from skrbm.inference import Gibbs, GibbsLangevin, Langevin, autocorrelation_between
-from skrbm.learning import CHAINS, CORRELATED, GRADIENTS, ChainPhase, Noise
+from skrbm.inference import CORRELATED, Gibbs, GibbsLangevin, Langevin, autocorrelation_between
+from skrbm.learning import CHAINS, GRADIENTS, ChainPhase, Noise
 from skrbm.machine import Machine, condition
 from skrbm.units import Bernoulli, Theta
 
