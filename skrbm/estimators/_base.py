@@ -114,11 +114,13 @@ class BaseRBM(DensityModel):
         else:
             is_single = ranks().size == 1
             default = start if is_single and not method.has_rungs else "persistent"
-            phase = CHAINS[method.start or default](method)
+            has_learnt = not (isinstance(self.init, str) and self.init == "random")
+            phase = CHAINS[method.start or default](method, at_rows=has_learnt)
             is_free = is_single and method.start is None and not method.has_rungs
             has_bits = self._units()[0].reach < inf  # others learn little by the steps of weights
             if may_switch and is_free and has_bits and is_automatic(self):
-                fallbacks = CHAINS["tempered"](method), CHAINS["weighted"](method)
+                names = "tempered", "weighted"
+                fallbacks = tuple(CHAINS[name](method, at_rows=has_learnt) for name in names)
         if "parameters" not in options:
             own = self._training.recipe.parameters if hasattr(self, "_training") else NATURAL
             options["parameters"] = own if rows is None else parameters_of_rows(rows, optimizer)
@@ -377,10 +379,16 @@ class BaseRBM(DensityModel):
         are_binary = all(len(unit.values or ()) == 2 for unit in first.units)
         first_weights = spread if recipe.is_spread and are_binary else lambda machine: machine
         if self.init == "low_rank":
-            if ranks().size > 1:
-                raise ValueError("init='low_rank' starts in one process only")
+            if ranks().size > 1 or rows.has_missing:
+                raise ValueError("init='low_rank' needs complete rows, in one process")
+
+            def some(n):
+                X, _ = rows.some(n, rng)
+                is_grey = recipe.sample_values and rows.has_fractions
+                return cast(rng.uniform(X.shape) < X, X.dtype) if is_grey else X
+
             seed = int(rng.integers(2**31, 1)[0])
-            return low_rank(first, lambda n: rows.some(n, rng)[0], seed, first_weights)
+            return low_rank(first, some, seed, first_weights)
         return first_weights(first)
 
     def _pretrain(self, training, rows, index):

@@ -535,7 +535,8 @@ class DensityModel(
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
             Where iterations start, such as rows of data; default: those kept from ``fit``.
         unique_tol : float, default=1e-2
-            Solutions are merged if all visible means, also of a chain of pairs, differ by less.
+            Solutions are merged if all their visible means differ by less, or if a chain of such
+            pairs links them.
 
         Returns
         -------

@@ -168,11 +168,11 @@ class GaussianBernoulliRBM(BaseRBM):
         centred, and parameters are not averaged.
     {learning_rate = 0.01, batch_size = 100, n_iter = 50, early_stopping}
     init : {"random", "normal"} or fitted estimator, default="random"
-        Initial parameters. "random" draws a row of the data for each hidden unit, whose component
-        points to it, and which is on with probability 1/2 halfway from the mean to the row;
-        variances are those of the data. "normal" draws components from
-        N(0, 1 / (n_features + n_components)), with means of 0 and variances of 1 in the coordinates
-        of training, like the code of [1]_.
+        Initial parameters. "random" draws a row of the data for each hidden unit: the component of
+        the unit points to the row, and it is on with probability 1/2 halfway from the mean to the
+        row; variances are those of the data. "normal" draws components from N(0, 1 / (n_features +
+        n_components)), with means of 0 and variances of 1 in the coordinates of training, like the
+        code of [1]_.
     {warm_start, verbose, random_state}
 
     Attributes

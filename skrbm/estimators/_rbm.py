@@ -34,7 +34,8 @@ class RBM(BaseRBM):
     n_iter : int or "auto", default="auto"
         Number of epochs. "auto" is 40, or with an automatic step length and chains as many as make
         1000 steps if these are more, divided by the fraction of observed values, or by 0.2 if that
-        is smaller; where columns share a precision matrix, 3000 steps times that fraction.
+        is smaller. Where columns share a precision matrix it is not divided, and makes at least
+        3000 steps times that fraction.
     {early_stopping, random_state}
 
     Attributes
@@ -62,8 +63,8 @@ class RBM(BaseRBM):
         Largest number of rows of a mini-batch. With an automatic step length and chains, an epoch
         has at least three batches.
     {init}
-        The weights are drawn from N(0, 0.01²), or between binary units such that the fields of
-        hidden units have a standard deviation of up to 0.75.
+        The weights of "random" are drawn from N(0, 0.01²), or between binary units such that the
+        fields of hidden units have a standard deviation of up to 0.75.
     {warm_start, verbose}
 
     See Also

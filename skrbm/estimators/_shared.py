@@ -26,9 +26,9 @@ _ENTRIES = """
         ``TruncatedGaussian(-3, 3)`` or ``Binomial(5)``; bounds are by default those of the data.
         ``Categorical(sizes)`` is for categories, ``Poisson()`` for counts.
     handle_unknown : {"warn", "ignore", "error"}, default="warn"
-        Treatment of categories that were not in the first X: "warn" warns, treats them as missing,
-        and scores them as a value that one of n + 1 rows has, where n rows were fitted; "ignore"
-        treats them as missing; "error" raises an error.
+        Treatment of values that are not among the categories, given or found in the first X: "warn"
+        warns, treats them as missing, and scores them as a value that one of n + 1 rows has, where
+        n rows were fitted; "ignore" treats them as missing; "error" raises an error.
     hidden : str or Unit, default="bernoulli"
         Hidden units, by name or as an object, as for ``visible``. Bounds are by default [-1, 1], or
         [0, 1] with a point mass.
@@ -51,7 +51,8 @@ _ENTRIES = """
             (components, intercept_hidden, intercept_visible), default="random"
         Initial parameters. "random" draws small weights, and fits visible biases to the data.
         "low_rank" also learns 16 hidden units in up to four principal directions of the data, where
-        the likelihood can be maximized without chains; for bounded units, and data in clusters.
+        the likelihood can be maximized without chains. It helps if the data form clusters. Rows
+        must be complete, units independent and bounded, and only one process may fit.
     warm_start : bool, default=False
         Whether ``fit`` continues from the last solution.
     verbose : int, default=0

@@ -45,7 +45,8 @@ class TAPRBM(BaseRBM):
     {units_, visible_means_, starts_, ladder_, n_iter_, history_}
         Of the equations ``tap_log_likelihood`` (nats per sample, of at most 1000 rows without
         missing values, where the last batch's sweeps ended), ``n_unconverged`` (mean number of
-        starts of a batch, nearly all with two sweeps) and ``n_sweeps`` (their mean number).
+        starts of a batch that have not converged; with two sweeps, nearly all) and ``n_sweeps``
+        (their mean number).
     {n_features_in_, feature_names_in_}
 
     See Also

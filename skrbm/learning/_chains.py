@@ -28,6 +28,7 @@ from ..inference import (
     draw_visible,
     last_visible,
     sample,
+    some_rows,
 )
 from ..machine import Block, Moments, condition, data_moments, may_lack_integral, uncoupled
 from ._length import StepLength
@@ -82,11 +83,15 @@ class ChainPhase(ModelPhase):
         Whether the expected hidden units count or draws of them.
     noise : Noise or None, default=None
         Where chains start; None: at draws of the visible units without couplings.
+    at_rows : bool, default=False
+        Whether persistent and weighted chains start at rows of the data instead: those of a machine
+        that has learnt before have the right shares of its modes there.
     """
 
     sampler: Sampler
     gradient: str = "marginal"
     noise: Noise | None = None
+    at_rows: bool = False
 
     start = "persistent"
     samples_model = True
@@ -118,12 +123,12 @@ class ChainPhase(ModelPhase):
     def init(self, machine, rng, n, X):
         self.sampler.check(machine)
         machine = machine.of_rows(X, n)
-        rows, more = self._first(machine, rng, n)
+        rows, more = self._first(machine, rng, n, X)
         return Run(self.sampler.state_at(machine, rows, rng), more=more)
 
-    def _first(self, machine, rng, n):
+    def _first(self, machine, rng, n, X):
         """Return the visible values of the first chains, and what the state has besides."""
-        return self.noise_rows(machine, rng, n), None
+        return some_rows(X, n) if self.at_rows else self.noise_rows(machine, rng, n), None
 
     def reviewed(self, machine, state, rng):
         """Return the state that a batch starts from, for the machine after the last step."""

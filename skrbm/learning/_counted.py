@@ -41,8 +41,8 @@ class CountedPhase(ChainPhase):
     def remedies(self):
         return {"n_components": "more hidden units", "inference": "inference=Gibbs(n_steps=5)"}
 
-    def _first(self, machine, rng, n):
-        rows, _ = super()._first(machine, rng, n)
+    def _first(self, machine, rng, n, X):
+        rows, _ = super()._first(machine, rng, n, X)
         longest, lengths = to_numpy(machine.units[0].totals(rows)).max(), [0.0, 1.0]
         while lengths[-1] < longest:
             lengths.append(max(lengths[-1] + 1, np.rint(_RATIO * lengths[-1])))

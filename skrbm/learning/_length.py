@@ -8,17 +8,20 @@ from typing import Any, NamedTuple
 from .._ranks import ranks
 from ..arrays import namespace, number
 
-# Largest divergence of a step in nats for each column, of numbers and of bits, and the least of
-# bits; and largest length in coordinates in which units have deviations of about 1, but of numbers
-# with two bounds, whose rare values lie far out (doc/benchmarks.rst).
-_NUMBERS, _BITS, _LEAST = 0.15, 0.075, 10.0
-_CAP, _CAP_OF_INTERVALS = 3.0, 1.0
+# Largest divergences of a step, in nats (doc/benchmarks.rst).
+_NUMBERS = 0.15  # for each column of numbers
+_BITS, _LEAST = 0.075, 10.0  # for each column of bits, and in all of them at least
+# Largest lengths of a step, in coordinates in which units have deviations of about 1.
+_CAP, _CAP_OF_INTERVALS = (
+    3.0,
+    1.0,
+)  # less for numbers with two bounds, whose rare values are far out
 # Bounds of the divergence of counts of draws, whose columns are one site; between them it is one
 # nat for each column. Free energies of long rows grow within a few steps, so that each step is
 # measured.
 _DRAWS = 100.0, 1000.0
-# The first steps are all measured, since the first length is a guess. Over as many measurements
-# goes the running mean.
+# The first steps are all measured, since the first length is a guess. The running mean is over as
+# many measurements.
 _FIRST_STEPS = 10
 _GROWTH = 1.5  # largest factor on the length by a measurement
 _CAP_OF_SOLUTIONS = 10.0  # length of steps of bits by fixed points

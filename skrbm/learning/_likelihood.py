@@ -66,8 +66,7 @@ class LikelihoodMonitor(Monitor):
     settings : collection of str, default=()
         The parameters of the estimator, which warnings may name.
     every_epoch : bool, default=True
-        Whether the likelihood is measured after each epoch; if not, once at the end of a fit, where
-        that costs a tenth of the fit at most.
+        Whether the likelihood is measured after each epoch; if not, once at the end of a fit.
     keep_runs : callable, optional
         Called at the end of a fit with its density, if this has log Z by runs.
     """
@@ -362,7 +361,8 @@ class LikelihoodMonitor(Monitor):
     # ------------------------------------------------------------------------- rows
 
     def _mean(self, values):
-        """Return the weighted mean of values of training rows, of all that are measured or less."""
+        """Return the weighted mean of values of training rows, of the first ones that are
+        measured."""
         return float(np.average(values, weights=self.weights[: len(values)]))
 
     def _values(self, function, index):

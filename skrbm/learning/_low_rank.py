@@ -14,7 +14,7 @@ _DIRECTIONS = 4  # draws do not cover more dimensions
 _ABOVE_NOISE = 1.1  # times the largest singular value of columns without correlations
 _HIDDEN = 16  # more hidden units in these directions leave fewer for the others
 _ROWS = 5000  # of data
-_TILTS, _DRAWS, _MOST_VALUES = 1000, 10, 2**23  # distributions, and draws from each
+_TILTS, _DRAWS, _MOST_VALUES = 1000, 10, 2**24  # distributions, and draws from each
 _LEAST_EFFECTIVE = 100  # draws
 _PRIOR = 1e-4  # precision of fields, which would be infinite where means are at the bounds
 _NEWTON_STEPS, _LONGEST = 15, 2.0  # and the largest change of a field in a step
@@ -53,7 +53,8 @@ def low_rank(machine, rows, seed, first_weights):
     Raises
     ------
     ValueError
-        If units have no bounds or depend on each other, or no direction stands out.
+        If units have no bounds or depend on each other, if no direction stands out, or if too few
+        draws have weight, such as where columns are many.
     """
     for unit in machine.units:
         if not (unit.has_variances and isfinite(unit.bounds[1] - unit.bounds[0])):
@@ -68,19 +69,25 @@ def low_rank(machine, rows, seed, first_weights):
         theta.map(lambda part: to_numpy(part).astype(np.float64)) for theta in machine.thetas
     )
     hidden = hidden.map(lambda part: part[:_HIDDEN])
-    for n in range(int((sizes > _ABOVE_NOISE * noise).sum()), 0, -1):
+    n_above = int((sizes > _ABOVE_NOISE * noise).sum())
+    for n in range(n_above, 0, -1):
         U = directions[:n].T * (len(X) ** 0.5 / sizes[:n])  # projections have a variance of 1
         found = _fitted(machine.units, own, hidden, X, U, max(1, min(_TILTS, most // _DRAWS)), rng)
         if found is not None:
             return _joined(machine, *found, first_weights)
+    if n_above:
+        raise ValueError("init='low_rank' found no samples that cover X; use init='random'")
     raise ValueError(
-        "init='low_rank' found no directions of X that stand out from noise and can be sampled; "
-        "use init='random'"
+        "init='low_rank' found no direction of X that stands out from noise; use init='random'"
     )
 
 
 def _joined(machine, field, biases, weights, first_weights):
-    """Return the machine with other parameters of its first hidden units, and of visible ones."""
+    """Return the machine with other parameters of its first hidden units, and of visible ones.
+
+    ``first_weights`` gives weights to the others, and moves visible fields so that means stay; this
+    change is added.
+    """
     (own, hidden), (W,) = machine.thetas, machine.weights
     xp, n = namespace(W), weights.shape[0]
     field, biases, weights = (cast(from_numpy(p, W), W.dtype) for p in (field, biases, weights))
@@ -95,7 +102,10 @@ def _joined(machine, field, biases, weights, first_weights):
 
 
 def _fitted(units, own, hidden, X, U, n_tilts, rng):
-    """Return visible and hidden fields and weights in directions U, or None without such."""
+    """Return visible and hidden fields and weights, or None if too few draws have weight.
+
+    In the coordinates Z = (X - mean) U the data have means of 0 and variances of 1.
+    """
     mean, variance = X.mean(axis=0), X.var(axis=0)
     Z, n, n_hidden = (X - mean) @ U, U.shape[1], hidden.field.shape[0]
     targets = Z[rng.integers(len(Z), size=n_tilts)]
@@ -152,8 +162,10 @@ def _fitted(units, own, hidden, X, U, n_tilts, rng):
 def _drawn(visible, own, mean, U, targets, rng):
     """Return draws from independent units whose means have projections near targets.
 
-    With them come the logarithms of their weights, by which they stand for the parameters ``own``.
-    Half of the targets are moved along the line through the mean, for draws between clusters.
+    Units p_t(v) = p0(v) exp(t' m) / E exp(t' m), with m = U' (v - mean), are found for each target
+    by Newton's method, and t of every second one is multiplied by a random number, for draws
+    between clusters and beyond. With the draws come the logarithms of their weights by the mixture
+    of all units, p0(v) / sum_t p_t(v), up to a constant.
     """
     n = U.shape[1]
     products = (U[:, :, None] * U[:, None, :]).reshape(-1, n * n)

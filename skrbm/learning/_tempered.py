@@ -43,7 +43,7 @@ class TemperedPhase(FollowingPhase):
     def remedies(self):
         return {"inference": "more chains", "n_components": "more hidden units"}
 
-    def _first(self, machine, rng, n):
+    def _first(self, machine, rng, n, X):
         """Return rows of the last rung of a ladder that is found by annealing, and the state."""
         base = None if self.noise is None else noisy_base(machine, self.noise).thetas[0]
         options = {"n_samples": _n_samples(n, machine), "n_sweeps": BURN_IN}

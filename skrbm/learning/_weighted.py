@@ -34,8 +34,8 @@ class WeightedPhase(FollowingPhase):
         sampler = type(self.sampler).__name__
         return {"inference": f"more chains, such as inference={sampler}(start='tempered')"}
 
-    def _first(self, machine, rng, n):
-        rows = self.noise_rows(machine, rng, n)
+    def _first(self, machine, rng, n, X):
+        rows, _ = super()._first(machine, rng, n, X)
         chains = self.sampler.state_at(machine, rows, rng)
         rows = sample(self.sampler, machine, chains, rng, BURN_IN).layers[0]
         energies = _energies(machine, rows, condition(machine, rows))

@@ -64,8 +64,9 @@ class FrankWolfeRBM(DensityModel):
     alpha : float, default=0.01
         Strength λ of the penalty λ/2 Σ m_j (||w_j||² + c_j²), with which a new unit is found.
     step : {"joint", "line_search", "1/t"}, default="joint"
-        What follows an insertion. "joint": the unit is scaled by the best multiplicity and counts
-        1, and all units are trained by CD-10, with ``SGD()`` and its own penalty. The others leave
+        What follows an insertion. "joint": the weights and the bias of the unit are multiplied by
+        the best multiplicity, so that it is one whole unit; then all units are trained by CD-10,
+        with ``SGD()`` and its own penalty. The others leave
         the units as they are and refit the visible biases, as in [1]_: with "line_search" the
         multiplicity is the best one in [0, 1], with "1/t" it is 1, which overshoots where ``alpha``
         is small for the data.
@@ -220,7 +221,7 @@ class FrankWolfeRBM(DensityModel):
                 reason = "none of those inserted raised the validation score"
             warnings.warn(
                 f"the machine has no hidden unit: {reason}; constant or independent columns need "
-                f"none, otherwise {self._advice()}",
+                f"none{self._advice(', otherwise ')}",
                 stacklevel=5,  # beyond the wrappers of this method
             )
         return self
@@ -253,15 +254,18 @@ class FrankWolfeRBM(DensityModel):
         if self.n_components_ < wanted:
             warnings.warn(
                 f"the machine has {self.n_components_} units instead of {wanted}: "
-                f"{STOPS[self.stop_reason_]}; {self._advice()}",
+                f"{STOPS[self.stop_reason_]}{self._advice('; ')}",
                 stacklevel=3,  # beyond scikit-learn's wrapper
             )
         return self
 
-    def _advice(self):
+    def _advice(self, before):
+        """Return what to change, after ``before``; nothing if growth was ended from outside."""
         if self.stop_reason_ in ("no unit", "duality gap"):
-            return "lower alpha or tol"
-        return "raise alpha or use more chains"  # units fit noise of the samples, or overshoot
+            return f"{before}lower alpha or tol"
+        if self.stop_reason_ in ("callback", "max_steps"):
+            return ""
+        return f"{before}raise alpha or use more chains"  # units fit noise, or overshoot
 
     @one_blas_thread
     def _grow(self, X, sample_weight, path, max_units, early_stopping, progress=None):

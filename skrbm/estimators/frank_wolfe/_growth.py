@@ -17,7 +17,7 @@ from scipy.special import logsumexp
 from ...arrays import log_odds
 from ...inference import Gibbs, effective_part
 from ...learning import NATURAL, SGD, ChainPhase, MomentLearner, Monitor, Training
-from ._mixture import Mixture, machine_of, mixture_of, rounded
+from ._mixture import Mixture, machine_of, mixture_of
 
 _SOLVER = {"maxiter": 100, "gtol": 1e-4, "ftol": 1e-6}
 _RESTARTS = 8  # random starts of each subproblem
@@ -295,7 +295,9 @@ class Growth:
         worth = self.data.rows.softplus_means(line.base.atoms) - penalties
         options = {"low": line.low, "high": line.high, "min_ess": self.model.min_ess}
         step, _ = best_step(line.change @ worth, line.log_weights(samples), samples, **options)
-        return rounded(line.at(step, self.mixture.bias))
+        *units, atom = line.base.units
+        counts = np.append(line.base.counts[:-1], 1.0)
+        return Mixture((*units, (step if step > 0 else 1.0) * atom), counts, self.mixture.bias)
 
     # ------------------------------------------------------------------------ along a line
 
