@@ -403,7 +403,7 @@ def _keys(arrays):
         direction /= 32 * len(arrays) * X.shape[1]
         for block in row_blocks(X, _block_rows(X)):
             block = cast(block, namespace(block).float64)
-            if not sp.issparse(block):
+            if not sp.issparse(block) and has_missing(block):
                 block = namespace(block).where(block == block, block, _NAN)
             keys.append(to_numpy(block @ from_numpy(direction, block)))
         total = total + np.concatenate(keys)
