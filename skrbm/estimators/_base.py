@@ -93,6 +93,11 @@ class BaseRBM(DensityModel):
     def _method(self):
         return resolve(self.inference, FixedPoint, Sampler)
 
+    @property
+    def _starts_at_rows(self):
+        """Whether chains start at rows of data, as the first machine has learnt before."""
+        return not (isinstance(self.init, str) and self.init == "random")
+
     def _own_fixed_point(self):
         method = self._method()
         return method if isinstance(method, FixedPoint) else None
@@ -114,13 +119,13 @@ class BaseRBM(DensityModel):
         else:
             is_single = ranks().size == 1
             default = start if is_single and not method.has_rungs else "persistent"
-            has_learnt = not (isinstance(self.init, str) and self.init == "random")
-            phase = CHAINS[method.start or default](method, at_rows=has_learnt)
+            at_rows = self._starts_at_rows
+            phase = CHAINS[method.start or default](method, at_rows=at_rows)
             is_free = is_single and method.start is None and not method.has_rungs
             has_bits = self._units()[0].reach < inf  # others learn little by the steps of weights
             if may_switch and is_free and has_bits and is_automatic(self):
                 names = "tempered", "weighted"
-                fallbacks = tuple(CHAINS[name](method, at_rows=has_learnt) for name in names)
+                fallbacks = tuple(CHAINS[name](method, at_rows=at_rows) for name in names)
         if "parameters" not in options:
             own = self._training.recipe.parameters if hasattr(self, "_training") else NATURAL
             options["parameters"] = own if rows is None else parameters_of_rows(rows, optimizer)

@@ -88,7 +88,8 @@ class BernoulliRBM(BaseRBM):
         plain = SGD(alpha=0.0, schedule="constant", centered=False, average=False)
         # Smaller weights give worse features of digits, larger ones a worse likelihood of NLTCS.
         deviation = 0.1 if rows is None else min(0.1, 0.8 / rows.X.shape[1] ** 0.5)
-        return Recipe(ChainPhase(Gibbs()), plain, deviation=deviation)
+        phase = ChainPhase(Gibbs(), at_rows=self._starts_at_rows)
+        return Recipe(phase, plain, deviation=deviation)
 
     def _attributes(self, machine, state, recipe):
         found = super()._attributes(machine, state, recipe)
