@@ -315,7 +315,7 @@ class ColumnSummary:
         self._scatter: Array = 0.0
 
     def add(self, X: Array, values: Array | None = None) -> None:
-        """Add the rows of X, or what stands for them in all but the range: ``values``."""
+        """Add the rows of X; sums are those of ``values`` if they are given."""
         xp, ends = namespace(X), column_ends(X)
         last = ends if self._ends is None else self._ends
         self._ends = xp.minimum(last[0], ends[0]), xp.maximum(last[1], ends[1])

@@ -386,14 +386,8 @@ class BaseRBM(DensityModel):
         if self.init == "low_rank":
             if ranks().size > 1 or rows.has_missing:
                 raise ValueError("init='low_rank' needs complete rows, in one process")
-
-            def some(n):
-                X, _ = rows.some(n, rng)
-                is_grey = recipe.sample_values and rows.has_fractions
-                return cast(rng.uniform(X.shape) < X, X.dtype) if is_grey else X
-
             seed = int(rng.integers(2**31, 1)[0])
-            return low_rank(first, some, seed, first_weights)
+            return low_rank(first, lambda n: rows.some(n, rng)[0], seed, first_weights)
         return first_weights(first)
 
     def _pretrain(self, training, rows, index):

@@ -66,10 +66,9 @@ class FrankWolfeRBM(DensityModel):
     step : {"joint", "line_search", "1/t"}, default="joint"
         What follows an insertion. "joint": the weights and the bias of the unit are multiplied by
         the best multiplicity, so that it is one whole unit; then all units are trained by CD-10,
-        with ``SGD()`` and its own penalty. The others leave
-        the units as they are and refit the visible biases, as in [1]_: with "line_search" the
-        multiplicity is the best one in [0, 1], with "1/t" it is 1, which overshoots where ``alpha``
-        is small for the data.
+        with ``SGD()`` and its own penalty. The others leave the units as they are and refit the
+        visible biases, as in [1]_: with "line_search" the multiplicity is the best one in [0, 1],
+        with "1/t" it is 1, which overshoots where ``alpha`` is small for the data.
     temperature : {"n_components", "learn"} or float, default="n_components"
         Sum of the multiplicities. "n_components" leaves it free; "learn" adds a line search over it
         after each insertion by "line_search"; a number is an upper bound, and a new unit takes its
