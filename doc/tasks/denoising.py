@@ -14,4 +14,4 @@ restored = rbm.denoise(noisy, flip_probability=0.1, random_state=0)
 
 ours = np.mean((restored > 0.5) == X_test)
 without = np.mean(noisy == X_test)
-print(f"right pixels {ours:.3f}, before denoising {without:.3f}")
+print(f"correct pixels {ours:.3f}, before denoising {without:.3f}")

@@ -14,4 +14,4 @@ most_frequent = SimpleImputer(strategy="most_frequent").fit_transform(holes)
 
 ours = np.mean((completed > 0.5)[missing] == X[missing])
 without = np.mean(most_frequent[missing] == X[missing])
-print(f"right values {ours:.3f}, by the most frequent value of the column {without:.3f}")
+print(f"correct values {ours:.3f}, with the most frequent value of each column {without:.3f}")
