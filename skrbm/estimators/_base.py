@@ -146,8 +146,8 @@ class BaseRBM(DensityModel):
             (:ref:`large_data`).
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
-            A row of weight 2 has the same expected gradient as two equal rows. Fractional weights
-            are scaled to a mean of 1, and hold on average over the epochs.
+            Weights of the rows: in expectation, a weight of 2 is equivalent to repeating the row.
+            Fractional weights are scaled to a mean of 1, and hold on average over the epochs.
 
         Returns
         -------
@@ -156,8 +156,14 @@ class BaseRBM(DensityModel):
         Raises
         ------
         DivergenceError
-            If parameters are not finite, or the distribution cannot be normalized. The estimator
+            If the parameters diverge, or the distribution cannot be normalized. The estimator
             keeps the parameters of the last complete epoch, as after Ctrl-C.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If training diverges with an automatic step length; or if the chains did not mix, or the
+            fitted model is worse than one with independent columns. The message names remedies.
         """
         progress, resumes = prepare_fit(self)
         given, X = X, self._data_to_learn(X, resumes, sample_weight)
@@ -327,7 +333,7 @@ class BaseRBM(DensityModel):
             machine = machine_of_first(self._first_machine(rows, rng, recipe))
             finite = self._is_finite(machine, recipe)
         if not finite:
-            raise ValueError(f"the first parameters overflow {machine.dtype}; scale X")
+            raise ValueError(f"the initial parameters overflow {machine.dtype}; scale X")
         n = recipe.rows_of_state(int(self.batch_size), n_rows, machine.n_units[0], rows.part)
         state = recipe.phase.init(machine, rng, n, rows.some(n, rng)[0])
         self.history_ = {}
@@ -385,7 +391,7 @@ class BaseRBM(DensityModel):
         first_weights = spread if recipe.is_spread and are_binary else lambda machine: machine
         if self.init == "low_rank":
             if ranks().size > 1 or rows.has_missing:
-                raise ValueError("init='low_rank' needs complete rows, in one process")
+                raise ValueError("init='low_rank' requires complete rows and a single process")
             seed = int(rng.integers(2**31, 1)[0])
             return low_rank(first, lambda n: rows.some(n, rng)[0], seed, first_weights)
         return first_weights(first)
@@ -462,16 +468,16 @@ class BaseRBM(DensityModel):
         Parameters
         ----------
         components : array-like of shape (n_components, n_features), or fitted estimator
-            Weights; or a fitted estimator whose arrays are copied, such as a
-            :class:`sklearn.neural_network.BernoulliRBM`. Of a :class:`CategoricalRBM` they have the
-            shape (n_components, n_sites, n_categories), with categories 0, 1, ... by default.
+            Weights, or a fitted estimator whose arrays are copied, such as a
+            :class:`sklearn.neural_network.BernoulliRBM`. For a :class:`CategoricalRBM` they have
+            the shape (n_components, n_sites, n_categories), with categories 0, 1, ... by default.
         intercept_hidden, intercept_visible : array-like, default=None
-            Biases, of the shapes of the attributes; default: zeros.
+            Biases, of the shapes of the attributes; by default zeros.
         **params
-            Parameters of the estimator other than ``n_components``; and, of units that have them,
+            Parameters of the estimator other than ``n_components`` and, for units that have them,
             the arrays ``precision_visible``, ``spike_visible``, ``precision_hidden`` and
-            ``spike_hidden``. Bounds are by default those of a fitted estimator with the same kind
-            of units, otherwise [-1, 1] or, with a point mass, [0, 1].
+            ``spike_hidden``. Bounds default to those of a given estimator with the same kind of
+            units, and otherwise to [-1, 1], or [0, 1] with a point mass.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Binary machine trained by contrastive divergence, persistent or not."""
+"""Restricted Boltzmann machine with the interface of scikit-learn's BernoulliRBM."""
 
 from ..inference import Gibbs
 from ..learning import SGD, ChainPhase
@@ -12,9 +12,9 @@ from ._shared import shares_parameters
 class BernoulliRBM(BaseRBM):
     """Bernoulli restricted Boltzmann machine, trained by (persistent) contrastive divergence.
 
-    Binary visible and binary hidden units, p(v, h) ∝ exp(h' W v + b' v + c' h), with
-    W = ``components_``, b = ``intercept_visible_`` and c = ``intercept_hidden_``. It can replace
-    :class:`sklearn.neural_network.BernoulliRBM`.
+    Visible and hidden units are binary, p(v, h) ∝ exp(h' W v + b' v + c' h), with W =
+    ``components_``, b = ``intercept_visible_`` and c = ``intercept_hidden_``. This class is a
+    drop-in replacement for :class:`sklearn.neural_network.BernoulliRBM`.
 
     Read more in the :ref:`User Guide <bernoulli_rbm>`.
 
@@ -22,20 +22,21 @@ class BernoulliRBM(BaseRBM):
     ----------
     {n_components = 256}
     learning_rate : float, default=0.1
-        Step of the gradient ascent, reasonably between 1e-3 and 1, and smaller late in training.
+        Step length of the gradient ascent. Reasonable values lie between 1e-3 and 1; use smaller
+        ones late in training.
     batch_size : int, default=10
-        Largest number of rows of a mini-batch, and number of Gibbs chains, which are no more than
-        the rows given to ``fit``.
+        Maximum number of rows in a mini-batch, and number of Gibbs chains, which does not exceed
+        the number of rows in ``fit``.
     {n_iter = 10}
     verbose : int, default=0
-        Whether to measure the likelihood after each epoch, and to print it.
+        If not 0, measure the likelihood after each epoch and print it.
     {random_state}
 
     Attributes
     ----------
     {components_, intercept_hidden_, intercept_visible_}
     h_samples_ : array of shape (n_chains, n_components)
-        Hidden units of the chains.
+        Last hidden states of the chains.
     {units_, visible_means_, starts_, n_iter_, history_, n_features_in_, feature_names_in_}
 
     See Also

@@ -1,4 +1,4 @@
-"""The machine of sites with several values each, such as sequences or tables of categories."""
+"""Restricted Boltzmann machine for categorical columns, such as aligned sequences."""
 
 from typing import ClassVar
 
@@ -22,11 +22,11 @@ class CategoricalRBM(BaseRBM):
     X is a table of categories: integer codes, strings, objects or columns of a DataFrame. With v_i
     the value of site i, p(v, h) ∝ exp(sum_i (b_i(v_i) + sum_j h_j W_ji(v_i)) + c' h) relative to
     units without couplings, with W = ``components_``, b = ``intercept_visible_`` and
-    c = ``intercept_hidden_``. Parameters have the zero-sum gauge: b_i and W_ji sum to zero over the
-    values of a site. Penalties that make exact zeros keep them instead.
+    c = ``intercept_hidden_``. Parameters are in the zero-sum gauge: b_i and W_ji sum to zero over
+    the values of a site, unless the penalty makes exact zeros, which are kept.
 
-    Samples, imputed and denoised values are like X, also in DataFrames. A missing value, NaN or
-    None, is a latent variable.
+    Samples, imputed and denoised rows have the values and the type of X, including DataFrames. A
+    missing value, NaN or None, is a latent variable.
 
     Read more in the :ref:`User Guide <categorical_rbm>`.
 
@@ -34,27 +34,26 @@ class CategoricalRBM(BaseRBM):
     ----------
     {n_components = 256}
     categories : "auto" or list of array-like, default="auto"
-        The values of each site. "auto" are those of the data, sorted, in ``partial_fit`` of its
-        first rows; of a pandas Categorical or a polars Enum, those of its dtype. If -1 marks
-        missing values, pass the other codes, such as ``[range(21)] * n_sites``.
+        The values of each site. "auto" uses the sorted values of the data, or of the first call of
+        ``partial_fit``; for a pandas Categorical or a polars Enum it uses those declared by the
+        dtype. If -1 marks missing values, pass the other codes, such as ``[range(21)] * n_sites``.
     {handle_unknown, hidden}
     inference : {"gibbs", "pcd", "cd", "tempering", "naive_mean_field"} or object, default="gibbs"
-        How the moments of the model are estimated, as in :class:`RBM`, without the methods that
-        need variances of single columns.
+        How the moments of the model are estimated, as in :class:`RBM`, except for methods that need
+        the variances of single columns, such as TAP.
     {optimizer, learning_rate = "auto", batch_size = 100}
     n_iter : int or "auto", default="auto"
-        Number of epochs. "auto" is 40, or as many as make 1000 steps if these are more, divided by
-        the fraction of observed values, or by 0.2 if that is smaller.
+        Number of epochs. "auto" is 40, or as many as make 1000 steps if that is more, divided by
+        the fraction of observed values (by at least 0.2).
     {early_stopping, warm_start, verbose, random_state}
 
     Attributes
     ----------
     components_ : array of shape (n_components, n_sites, n_categories)
-        Weights, float32. They are 0 after the last value of a site that has fewer values than
-        others.
+        Weights, float32. Sites with fewer values than others are padded with zeros.
     {intercept_hidden_}
     intercept_visible_ : array of shape (n_sites, n_categories)
-        Biases of the values; 0 after the last value of a site.
+        Biases of the values, padded with zeros.
     {precision_hidden_}
     categories_ : list of ndarray
         The values of each site.
@@ -68,7 +67,7 @@ class CategoricalRBM(BaseRBM):
 
     See Also
     --------
-    RBM : The same model of one-hot encoded columns, and of other kinds of units.
+    RBM : The same model for one-hot encoded columns, and models with other kinds of units.
 
     Examples
     --------
@@ -144,15 +143,15 @@ class CategoricalRBM(BaseRBM):
             kept = getattr(components, "categories_", None)
             if kept is None:
                 name = type(components).__name__
-                raise ValueError(f"{name} is no fitted machine of categories; give one, or arrays")
+                raise ValueError(f"{name} must be a fitted CategoricalRBM or arrays")
             own = self._new_encoder()
             if not own.finds_values and [*map(list, own.categories_)] != [*map(list, kept)]:
                 raise ValueError(
-                    "init has other categories than X; set categories=init.categories_ in both"
+                    "init was fitted with other categories; set categories=init.categories_"
                 )
         elif len(shape) != 3:
             raise ValueError(
-                f"components has shape {shape}, and must have (n_components, n_sites, n_categories)"
+                f"components must have shape (n_components, n_sites, n_categories), got {shape}"
             )
         elif isinstance(kept, str):
             kept = [np.arange(shape[2])] * shape[1]
@@ -174,16 +173,17 @@ class CategoricalRBM(BaseRBM):
         X : array-like of shape (n_samples, n_sites)
             With NaN or None for missing values.
         n_steps : int, default=None
-            As of :meth:`impute`, which gives the most probable values.
+            As in :meth:`impute`, which returns the most probable values.
         method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
-            As of :meth:`impute`.
+            As in :meth:`impute`.
         random_state : int, RandomState instance or None, default=None
-            Of the chains.
+            Determines the chains.
 
         Returns
         -------
         P : array of shape (n_samples, n_sites, n_categories)
-            Of observed sites 1 for the value; 0 after the last value of a site.
+            For observed sites, 1 for the observed value. Sites with fewer values than others are
+            padded with zeros.
         """
         blocks = imputed(self, X, method, n_steps, random_state)
         parts = [by_site(rows, self._encoder.sizes) for rows in blocks]
@@ -196,7 +196,7 @@ def _all_values(name, values, sizes, ndim):
     wanted = len(sizes), max(sizes)
     if array.ndim != ndim or tuple(array.shape[-2:]) != wanted:
         raise ValueError(
-            f"{name} has shape {tuple(array.shape)}, and its last dimensions must be the numbers "
-            f"of sites and of categories, {wanted}"
+            f"the last dimensions of {name} must be the numbers of sites and of categories, "
+            f"{wanted}, got shape {tuple(array.shape)}"
         )
     return of_all_values(array, sizes)

@@ -31,11 +31,12 @@ _COMPLETION = 5  # sweeps that draw what is missing
 class DeepTAPMachine(BaseRBM):
     """Deep Boltzmann machine trained by TAP or naive mean field.
 
-    Several hidden layers, each coupled to the next:
+    The model has several hidden layers, each coupled to the next:
     p(v, h₁, …, h_L) ∝ exp(h₁' W₁ v + h₂' W₂ h₁ + … + b' v + Σ c_l' h_l), with W = ``components_``
-    and the biases in ``intercepts_``. First the layers are trained one by one as a
-    :class:`TAPRBM`, each on samples of the hidden units of the one below (Alg. 4 of [1]_), then all
-    jointly, where both terms of the gradient are solutions of the mean-field equations.
+    and the biases in ``intercepts_``.
+    First the layers are trained one by one, each as a :class:`TAPRBM` on samples of the layer below
+    (Alg. 4 of [1]_). Then all are trained jointly, with both terms of the gradient computed from
+    solutions of the mean-field equations.
 
     Read more in the :ref:`User Guide <deep_tap_machine>`.
 
@@ -46,22 +47,23 @@ class DeepTAPMachine(BaseRBM):
     {visible, hidden}
     inference : {"tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp"} or object, \
             default="tap"
-        Equations whose fixed points give both phases: TAP of second or third order, or naive mean
-        field; or an object such as ``TAP(max_iter=50, tol=1e-6, damping=0.5, start="chains")``.
-        By default iterations of the model phase start at the last rows of data.
+        Equations whose fixed points give both terms of the gradient: TAP of second or third order,
+        or naive mean field; or an object such as ``TAP(max_iter=50, tol=1e-6, damping=0.5,
+        start="chains")``. By default the iterations of the model phase start at the rows of the
+        last batch.
     layer : int, default=-1
         Index of the hidden layer that :meth:`transform` returns and :meth:`inverse_transform`
         takes: 0 is the first, -1 the last.
     n_iter_pretrain : int, default=20
-        Epochs of the training of each layer, before the joint training.
+        Number of epochs for which each layer is pretrained.
     {optimizer}
-        A name stands for one with ``alpha=0.001`` and ``schedule="linear"``, "sgd" also for
-        ``momentum=0.5``. Gradients are not centred, and parameters are not averaged.
+        Given by name, the optimizer has ``alpha=0.001`` and ``schedule="linear"``, and "sgd" also
+        has ``momentum=0.5``. Gradients are not centered, and parameters are not averaged.
     {learning_rate = 0.1}
-        It is that of both parts of the training.
+        Used both in pretraining and in joint training.
     {batch_size = 20}
     n_iter : int, default=20
-        Epochs of the joint training.
+        Number of epochs of joint training.
     {early_stopping}
     warm_start : bool, default=False
         Whether ``fit`` continues from the last solution, with joint training only.
@@ -70,21 +72,22 @@ class DeepTAPMachine(BaseRBM):
     Attributes
     ----------
     components_ : list of arrays of shape (n_components[l], n_components[l - 1])
-        Weights, upwards; those of the first layer have shape (n_components[0], n_features).
+        Weights, from the visible layer upwards; those of the first layer have shape
+        (n_components[0], n_features).
     intercepts_ : list of arrays
-        Biases of each layer, of the visible one first.
+        Biases of each layer, the visible one first.
     precisions_, spikes_, absolutes_, skews_ : list of arrays or None
-        Other parameters of the units of each layer, or None (:class:`TAPRBM`).
+        Other parameters of the units of each layer; None for units without them.
     units_ : tuple of Unit
-        The units of each layer, with bounds taken from the data.
+        The units of each layer, including bounds taken from the data.
     {visible_means_, starts_}
     n_iter_ : int
         Number of epochs of joint training.
     history_ : dict of list
-        Of the joint training, as in :class:`TAPRBM`, and ``n_unconverged_data``, the mean number of
-        solutions of the data phase of a batch that had not converged.
+        History of the joint training, as in :class:`TAPRBM`, with ``n_unconverged_data``, the mean
+        number of solutions per batch that did not converge in the data phase.
     pretraining_history_ : list of dict
-        Of the pretraining of each layer, as in :class:`TAPRBM`.
+        History of the pretraining of each layer, as in :class:`TAPRBM`.
     {n_features_in_, feature_names_in_}
 
     See Also
@@ -163,7 +166,7 @@ class DeepTAPMachine(BaseRBM):
     def _units(self):
         visible, hidden = units_of(self)
         if visible.is_joint:
-            raise ValueError(f"a deep machine has no visible units {visible}; use RBM")
+            raise ValueError(f"DeepTAPMachine does not support visible units {visible}; use RBM")
         return (visible, *[hidden] * len(layer_sizes(self.n_components)))
 
     def _recipe(self, rows=None):
@@ -246,7 +249,7 @@ class DeepTAPMachine(BaseRBM):
 
     @property
     def density_(self):
-        """The fitted machine as a :class:`~skrbm.evaluation.Density`."""
+        """The fitted model as a :class:`~skrbm.evaluation.Density`."""
         return Density(self.machine_, self.starts_, method=self._method())
 
     @property
@@ -259,7 +262,7 @@ class DeepTAPMachine(BaseRBM):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            NaN is a missing value; its unit is free in the equations (:ref:`missing_values`).
+            NaN is a missing value, whose unit is free in the equations (:ref:`missing_values`).
 
         Returns
         -------
@@ -308,17 +311,18 @@ class DeepTAPMachine(BaseRBM):
 
     @classmethod
     def from_parameters(cls, components, intercepts=None, **params):
-        """Build a fitted machine from arrays.
+        """Create a fitted estimator from arrays.
 
         Parameters
         ----------
         components : list of array-like of shape (n_components[l], n_components[l - 1])
-            Weights, upwards; those of the first layer have shape (n_components[0], n_features).
+            Weights, from the visible layer upwards; those of the first layer have shape
+            (n_components[0], n_features).
         intercepts : list of array-like, default=None
-            Biases of each layer, of the visible one first; default: zeros.
+            Biases of each layer, the visible one first; by default zeros.
         **params
             Parameters of the estimator other than ``n_components``, and other parameters of the
-            units, as in ``precisions_``; default: those of units that know no data.
+            units, such as ``precisions``; by default those of units that were not fitted to data.
 
         Returns
         -------

@@ -46,7 +46,8 @@ from ._shared import Estimator
 def _has_one_density(estimator):
     if estimator._has_lengths:
         raise AttributeError(
-            f"{type(estimator).__name__} has a density for each length, and no missing values"
+            f"{type(estimator).__name__} does not have this method, since it has a density for "
+            "each document length"
         )
     return True
 
@@ -54,8 +55,8 @@ def _has_one_density(estimator):
 def _learns_by_fixed_points(estimator):
     if estimator._own_fixed_point() is None:
         raise AttributeError(
-            f"{type(estimator).__name__} samples, and only estimators whose inference is a fixed "
-            "point, such as TAP, have solutions"
+            f"{type(estimator).__name__} is trained by sampling; solutions require inference by a "
+            "fixed point, such as TAP"
         )
     return True
 
@@ -63,7 +64,7 @@ def _learns_by_fixed_points(estimator):
 class DensityModel(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, Estimator
 ):
-    """What fitted machines do that are density models of X, however they learn.
+    """Base of the estimators that are density models of X, however they are trained.
 
     ``fit`` sets the parameters, ``units_``, ``starts_`` and ``_evaluation_seed``.
     """
@@ -124,7 +125,8 @@ class DensityModel(
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            NaN, if the estimator takes it, is summed out (:ref:`missing_values`).
+            NaN is a missing value, which is summed out, if the estimator supports it
+            (:ref:`missing_values`).
 
         Returns
         -------
@@ -165,12 +167,13 @@ class DensityModel(
     def predict(self, X):
         """Return the most probable visible configuration given E[h | v = X].
 
-        In a deep model h is the first hidden layer. Counts have the sums of the rows of X.
+        In a deep model h is the first hidden layer. Word counts have the same sums as the rows of
+        X.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Dense, as the result is dense; for a large sparse X, pass blocks of rows.
+            Must be dense, as the result is dense; convert a large sparse X in blocks of rows.
 
         Returns
         -------
@@ -178,7 +181,7 @@ class DensityModel(
         """
         if sp.issparse(X):
             raise TypeError(
-                "predict does not take sparse X, as its result is a dense array of the shape of X; "
+                "predict does not accept sparse X, since its result is dense; "
                 "call predict(X[start:stop].toarray()) for blocks of rows"
             )
         hidden, unit = self._first_hidden(X), self.machine_.units[0]
@@ -218,10 +221,11 @@ class DensityModel(
     def score_samples(self, X):
         """Compute the log-likelihood of each sample, or a lower bound of it in a deep model.
 
-        Samples with NaN are scored by their observed values (:ref:`missing_values`). log Z is that
-        of :meth:`log_partition`, with a seed that is drawn in ``fit``, so that repeated calls
-        agree. In a deep model with more than about 10 units in every other hidden layer, naive mean
-        field bounds the sum over the hidden layers from below; for rows with NaN it is annealed.
+        Samples with NaN are scored by their observed values (:ref:`missing_values`). log Z is
+        computed by :meth:`log_partition` with a seed drawn in ``fit``, so repeated calls agree. In
+        a deep model with more than about 10 units in every other hidden layer, the sum over the
+        hidden layers is bounded from below by naive mean field, or estimated by annealing for rows
+        with NaN.
 
         Parameters
         ----------
@@ -235,8 +239,8 @@ class DensityModel(
         Warns
         -----
         LikelihoodWarning
-            As of :meth:`log_partition`. A mode that all chains miss is not noticed:
-            :func:`skrbm.evaluation.bracket` is a test of that.
+            As in :meth:`log_partition`. If all chains miss a mode, there is no warning;
+            :func:`skrbm.evaluation.bracket` may reveal it.
         """
         return self._scored(X)
 
@@ -268,7 +272,7 @@ class DensityModel(
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows in the mean.
+            Weights of the samples in the mean.
 
         Returns
         -------
@@ -290,27 +294,27 @@ class DensityModel(
         Parameters
         ----------
         method : str or object, default="auto"
-            "exact" (one layer, or in a deep model every other one, of at most 20 units, or a few
-            more), "smc", "ais", "tempering"; the fixed points "tap", "tap3", "adaptive_tap",
-            "naive_mean_field", "relaxed_bp" and "bethe"; or an object such as
+            "exact", which requires that one layer (in a deep model, every other layer) has at most
+            about 20 units; "smc", "ais" or "tempering"; one of the fixed points "tap", "tap3",
+            "adaptive_tap", "naive_mean_field", "relaxed_bp" and "bethe"; or an object such as
             ``AIS(n_chains=500)`` (:func:`skrbm.evaluation.log_partition`). "auto" is "exact" if
             possible, otherwise "tempering" after a fit with ``start="tempered"``, and "smc" after
-            others, which continues from the estimate that the fit ended with.
+            other fits, which refines the estimate made at the end of the fit.
         return_std : bool, default=False
-            Whether to return the standard error too.
+            Whether to also return the standard error.
 
         Returns
         -------
         log_z : float
             In nats.
         std : float
-            Only if ``return_std``: 0 if exact, NaN if unknown.
+            Standard error, 0 if exact and NaN if unknown. Only returned if ``return_std`` is True.
 
         Warns
         -----
         LikelihoodWarning
-            If SMC does not reach its standard error (0.1 by default), or if neighbours on a ladder
-            accept less than 10 % of their exchanges.
+            If SMC does not reach the requested standard error (0.1 by default), or if less than 10
+            % of the exchanges between two neighbouring models of a ladder are accepted.
         """
         result = checked_log_partition(self, method)
         return (result.value, result.std) if return_std else result.value
@@ -325,17 +329,18 @@ class DensityModel(
         ----------
         n_samples : int, default=1
         n_steps : int, default=None
-            Sweeps of each chain: by default 100, and 40 where chains start at samples of a ladder.
+            Number of sweeps of each chain; by default 100, or 40 if the chains start at samples of
+            a ladder.
         init : array-like of shape (n_samples, n_features), default=None
-            Where the chains start; by default at random rows of ``starts_``, or by tempering at
+            Rows at which the chains start; by default random rows of ``starts_``, or with tempering
             samples of the last rung of the ladder.
         given : array-like of shape (n_given, n_features), default=None
-            Observed values, with NaN for values that are drawn given them; ``n_samples`` is
+            Observed values, and NaN for those to be drawn given the others; ``n_samples`` is
             ignored. Files, datasets and batches are processed in blocks (:ref:`large_data`).
         method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
             Block Gibbs sampling, or :class:`skrbm.inference.Tempering` along the ladder of the fit
-            or one that is built by annealing. "auto" is "tempering" after a fit with
-            ``start="tempered"``, and for at most 32,768 weights if chains do not mix.
+            or one built by annealing. "auto" is "tempering" after a fit with ``start="tempered"``,
+            and in models of at most 32,768 weights whose chains do not mix; otherwise "gibbs".
         random_state : int, RandomState instance or None, default=None
 
         Returns
@@ -346,7 +351,7 @@ class DensityModel(
         Warns
         -----
         ConvergenceWarning
-            If chains of a larger model do not mix.
+            If ``method`` is "auto" and the chains of a larger model do not mix.
         """
         machine = self.machine_
         check_count("n_samples", n_samples, 1)
@@ -367,7 +372,7 @@ class DensityModel(
     @by_blocks
     @one_blas_thread
     def impute(self, X, *, n_draws=None, n_steps=None, method="auto", random_state=None):
-        """Fill missing values given the observed ones, by ``inference``.
+        """Impute missing values given the observed ones.
 
         Parameters
         ----------
@@ -375,23 +380,26 @@ class DensityModel(
             Missing values are NaN, in tables also None or NA. Files, datasets and batches are
             processed in blocks (:ref:`large_data`).
         n_draws : int, default=None
-            Number of tables with draws (multiple imputation). By default missing values are
-            replaced by their means, or by the most probable value in columns of categories.
+            If given, return this many copies of X in which missing values are replaced by random
+            draws (multiple imputation). By default they are replaced by their means, or by the
+            most probable value in categorical columns.
         n_steps : int, default=None
-            Sweeps of the chain of each row, by default 200, of which the second half is averaged;
-            if ``inference`` is a fixed point, the largest number of its sweeps, by default 1000.
+            Number of sweeps of the chain of each row, by default 200, of which the second half is
+            averaged; if ``inference`` is a fixed point, its maximum number of sweeps, by default
+            1000.
         method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
-            Kind of chains, as in :meth:`sample`. "auto" solves the equations of a fixed point, or
-            sums exactly over the hidden or the missing units of a row if that takes no longer than
-            its chain; draws are always made by chains.
+            Kind of chains, as in :meth:`sample`. "auto" solves the equations if ``inference`` is a
+            fixed point, and otherwise sums exactly over the hidden or the missing units of a row if
+            that takes no longer than running its chain. Draws are always made by chains.
         random_state : int, RandomState instance or None, default=None
             Determines the chains.
 
         Returns
         -------
         X : array or DataFrame of shape (n_samples, n_features), or list of ``n_draws`` of them
-            Observed values are clipped to the range of the units. A DataFrame has the dtypes of the
-            X of ``fit``, and rounded whole numbers; means of skewed columns are near the median.
+            Observed values are clipped to the range of the units. In a DataFrame, columns have the
+            dtypes seen in ``fit``, and imputed integers are rounded; values imputed in "skewed"
+            columns are near the median rather than the mean.
         """
         if n_draws is not None:
             check_count("n_draws", n_draws, 1)
@@ -410,7 +418,7 @@ class DensityModel(
         v : {array-like, sparse matrix} of shape (n_samples, n_features)
             Values of the visible units to start from.
         random_state : int, RandomState instance or None, default=None
-            With an int, the same noise in each call.
+            Pass an int to get the same draw in each call.
 
         Returns
         -------
@@ -438,9 +446,9 @@ class DensityModel(
     ):
         """Compute the posterior means of visible values that were observed with noise.
 
-        The model is the prior (Sec. VII.4 of Tramel et al. 2018). The equations of ``inference``
-        are solved from the pointwise estimate, the posterior means of independent units; if
-        ``inference`` samples, Gibbs chains start at Y.
+        The model serves as the prior (Sec. VII.4 of Tramel et al. 2018). If ``inference`` is a
+        fixed point, its equations are solved starting from the pointwise estimate, the posterior
+        means of independent units; if it is a sampler, Gibbs chains start at Y.
 
         Read more in the :ref:`User Guide <denoising>`.
 
@@ -453,34 +461,36 @@ class DensityModel(
         noise_variance : float >= 0, default=None
             For real visible units: variance of the normal noise that was added to each value.
         substitution_probability : float in [0, 1), default=None
-            For categories: probability with which each was replaced by another value of its column,
-            whichever with the same chance. The result is the most probable value of each.
+            For categories: probability with which each value was replaced by another value of its
+            column, all being equally likely. The result consists of the most probable values.
         prior_mean : array-like of shape (n_features,), default=None
-            For binary visible units: means of the independent units of the pointwise estimate, by
+            For binary visible units: means of the independent units in the pointwise estimate; by
             default ``visible_means_``.
         n_starts : int, default=1
-            Number of solutions for each row, which are averaged. The first starts at the pointwise
+            Number of solutions per row, which are averaged. The first one starts at the pointwise
             estimate, the others at draws from the independent units.
         n_steps : int, default=None
-            Largest number of sweeps of the equations, by default 300 or that of ``inference`` if it
-            is larger; or sweeps of chains, by default 200, of which the second half is averaged.
+            Maximum number of sweeps of the equations, by default 300, or ``max_iter`` of
+            ``inference`` if that is larger; or number of sweeps of the chains, by default 200, of
+            which the second half is averaged.
         return_std : bool, default=False
-            Whether to return standard deviations too.
+            Whether to also return standard deviations.
         random_state : int, RandomState instance or None, default=None
-            Determines the draws; a single start needs none.
+            Determines the starts and the chains. Has no effect if equations are solved from a
+            single start.
 
         Returns
         -------
         X : array of shape (n_samples, n_features)
-            Posterior means; of binary units, the probabilities of 1.
+            Posterior means; for binary units, the probabilities of a 1.
         std : array of shape (n_samples, n_features)
-            Only if ``return_std``: posterior standard deviations.
+            Posterior standard deviations. Only returned if ``return_std`` is True.
 
         Raises
         ------
         ValueError
-            Unless exactly one noise model is given, which fits the visible units, and if bits of Y
-            are not 0 or 1.
+            Unless exactly one noise model is given and it is compatible with the visible units; or
+            if Y has values other than 0 and 1 in binary columns.
         """
         check_is_fitted(self, "components_")
         return denoised(
@@ -500,13 +510,13 @@ class DensityModel(
 
         log p(v) ≈ -F(v) + mean of the free energies of the distinct solutions of ``inference`` that
         are reached from ``starts``. If the model has other modes, the result is too large,
-        sometimes by tens of nats; :meth:`score_samples` serves to compare models.
+        sometimes by tens of nats; to compare models, use :meth:`score_samples`.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         starts : array-like of shape (n_starts, n_features), default=None
-            Visible values at which iterations start; default: those kept from ``fit``.
+            Visible values at which the iterations start; by default those kept from ``fit``.
 
         Returns
         -------
@@ -516,7 +526,8 @@ class DensityModel(
         Warns
         -----
         LikelihoodWarning
-            If it is more than 0.1 nats too large, where a layer is small enough for an exact log Z.
+            If the result is more than 0.1 nats too large. This is only checked if a layer is small
+            enough for an exact log Z.
         """
         free_energy, method = self.free_energy(X), self._own_fixed_point()
         if starts is None:
@@ -527,27 +538,28 @@ class DensityModel(
     def solutions(self, X=None, *, unique_tol=1e-2):
         """Find the distinct solutions of the mean-field equations, the modes of the model.
 
-        The equations of ``inference`` are iterated to convergence from each row, in float64, and
-        equal solutions are merged (Sec. VII.3 of Tramel et al. 2018).
+        The equations of ``inference`` are iterated to convergence from each row of ``X``, in
+        float64, and equal solutions are merged (Sec. VII.3 of Tramel et al. 2018).
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Where iterations start, such as rows of data; default: those kept from ``fit``.
+            Values at which the iterations start, such as rows of data; by default those kept from
+            ``fit``.
         unique_tol : float, default=1e-2
-            Solutions are merged if all their visible means differ by less, or if a chain of such
-            pairs links them.
+            Two solutions are merged if all their visible means differ by less than this, or if they
+            are linked by a chain of such pairs.
 
         Returns
         -------
         solutions : Solutions
-            Means, variances and free energies, sorted by free energy; how many rows each attracts,
-            and which (:class:`skrbm.evaluation.Solutions`).
+            Means, variances and free energies of the solutions, sorted by free energy, and which
+            rows each attracts (:class:`skrbm.evaluation.Solutions`).
 
         Warns
         -----
         ConvergenceWarning
-            If no row converges. The last states are then returned.
+            If no start converges. The last states are then returned.
         """
         check_is_fitted(self)
         if X is not None and not takes_table(self):  # else evaluation does it

@@ -1,6 +1,6 @@
-"""Machine with Gaussian visible and binary hidden units, trained with chains from noise.
+"""RBM with Gaussian visible and binary hidden units, trained with chains from noise.
 
-Its parameters are those of Eq. 1 of Liao et al. (2022).
+The parameters are those of Eq. 1 of Liao et al. (2022).
 """
 
 import math
@@ -70,7 +70,7 @@ def parameters_from(components, intercept_hidden=None, intercept_visible=None, v
     units = Gaussian(), Bernoulli()
     if hasattr(components, "fit") and not hasattr(components, "variances_"):
         if np.ndim(getattr(components, "precision_visible_", None)) == 2:
-            raise ValueError("a machine with covariance='full' has no variances to start from")
+            raise ValueError("an RBM with covariance='full' has no variances to start from")
         return parameters_of(machine_from(components, None, None, units))
     parts = components, intercept_hidden, intercept_visible, variances
     if hasattr(components, "fit"):
@@ -138,11 +138,12 @@ class MeanVariance(NaturalParameters):
 class GaussianBernoulliRBM(BaseRBM):
     """Restricted Boltzmann machine with Gaussian visible and binary hidden units.
 
-    p(v, h) ∝ exp(-Σ (v - b)² / (2σ²) + h' W (v / σ²) + c' h), with W = ``components_``,
-    b = ``intercept_visible_``, σ² = ``variances_`` and c = ``intercept_hidden_``: given h the
-    visible units are normal with means b + W' h and variances σ², which are learned (Eq. 1 of [1]_,
-    whose b and μ are our c and b). By default chains of the model phase start at noise, from which
-    the model then generates. Parameters and results are in the units of the data.
+    p(v, h) ∝ exp(-Σ (v - b)² / (2σ²) + h' W (v / σ²) + c' h), with W = ``components_``, b =
+    ``intercept_visible_``, σ² = ``variances_`` and c = ``intercept_hidden_``: given h the visible
+    units are normal with means b + W' h and variances σ², which are learned (Eq. 1 of [1]_, whose b
+    and μ are our c and b). By default the chains of the model phase start from noise, so the
+    trained model generates samples from noise in the same way. Parameters and results are in the
+    units of the data.
 
     Read more in the :ref:`User Guide <gaussian_bernoulli_rbm>`.
 
@@ -152,45 +153,47 @@ class GaussianBernoulliRBM(BaseRBM):
     inference : {"gibbs_langevin", "langevin", "gibbs"} or Sampler, default="gibbs_langevin"
         Sampler of the model phase: Langevin dynamics of v given h, alternating with draws of h
         (Alg. 2); Langevin dynamics on the marginal energy (Alg. 1); block Gibbs sampling (Alg. 5).
-        A name stands for ``n_steps=20``, ``burn_in=0`` and ``adjust_after=None``; an object sets
-        these and others, as ``GibbsLangevin(step_size=0.2, n_steps=100, start="persistent")``. By
-        default chains start at normal noise with the means and variances of the data (modified CD).
-        Chains with ``start="tempered"`` use Gibbs sampling.
+        A name stands for ``n_steps=20``, ``burn_in=0`` and ``adjust_after=None``. Pass an object to
+        set these and others, such as ``GibbsLangevin(step_size=0.2, n_steps=100,
+        start="persistent")``. By default chains start from normal noise with the means and
+        variances of the data (modified CD). Chains with ``start="tempered"`` use Gibbs sampling.
     gradient : {"marginal", "joint"}, default="marginal"
-        Whether the moments have expected hidden units (Alg. 4) or draws of them (Alg. 3).
+        Whether the moments are computed with the expected hidden units (Alg. 4) or with draws of
+        them (Alg. 3).
     standardize : bool, default=True
-        Whether columns are standardized in training, by the first data: the first call of
-        ``partial_fit`` should have many rows. False takes columns as they are, like the code of
-        [1]_, and chains then start at standard normal noise.
+        Whether to standardize the columns during training, with the means and standard deviations
+        of the first data, so that the first call of ``partial_fit`` should have many rows. If
+        False, columns are used as they are, as in the code of [1]_, and chains start from standard
+        normal noise. Parameters and results are in the units of the data either way.
     {optimizer}
-        Adam [2]_ keeps weak hidden units alive, and reaches higher likelihoods. A name stands for
-        one with ``alpha=0.0``, ``schedule="cosine"`` and ``max_grad_norm=10.0``. Gradients are not
-        centred, and parameters are not averaged.
+        Adam [2]_ keeps weak hidden units alive, and reaches higher likelihoods. Given by name, the
+        optimizer has ``alpha=0.0``, ``schedule="cosine"`` and ``max_grad_norm=10.0``. Gradients are
+        not centered, and parameters are not averaged.
     {learning_rate = 0.01, batch_size = 100, n_iter = 50, early_stopping}
     init : {"random", "normal"} or fitted estimator, default="random"
-        Initial parameters. "random" draws a row of the data for each hidden unit: the component of
-        the unit points to the row, and it is on with probability 1/2 halfway from the mean to the
-        row; variances are those of the data. "normal" draws components from N(0, 1 / (n_features +
-        n_components)), with means of 0 and variances of 1 in the coordinates of training, like the
-        code of [1]_.
+        Initial parameters. "random" draws a row of the data for each hidden unit: the weights of
+        the unit point from the mean to that row, and the unit is on with probability 1/2 halfway
+        between them. Variances are those of the data. "normal" draws the weights from N(0, 1 /
+        (n_features + n_components)), with means of 0 and variances of 1 in the coordinates of
+        training, as in the code of [1]_.
     {warm_start, verbose, random_state}
 
     Attributes
     ----------
     components_ : array of shape (n_components, n_features)
-        W' of the paper: change of the visible means by each hidden unit.
+        Change of the visible means by each hidden unit (W' in the paper).
     {intercept_hidden_}
     intercept_visible_ : array of shape (n_features,)
-        Means b of the visible units without hidden ones.
+        Means b of the visible units if all hidden units are off.
     variances_ : array of shape (n_features,)
-        Variances σ² of the visible units given the hidden ones.
+        Variances σ² of the visible units given the hidden units.
     noise_mean_, noise_scale_ : array of shape (n_features,)
-        Mean and standard deviation of the noise that :meth:`sample` starts at.
+        Mean and standard deviation of the noise from which :meth:`sample` starts.
     {units_, visible_means_, starts_, ladder_, n_iter_, history_, n_features_in_, feature_names_in_}
 
     See Also
     --------
-    TAPRBM : Deterministic training, with Gaussian or other real units as well.
+    TAPRBM : Deterministic training, also with Gaussian or other real units.
 
     Notes
     -----
@@ -277,7 +280,7 @@ class GaussianBernoulliRBM(BaseRBM):
         coordinates, parameters = Coordinates.standard(mean, scale), MeanVariance()
         with np.errstate(over="ignore", under="ignore", divide="ignore"):
             if not is_finite(1 / (parameters.min_variance * coordinates.divisor**2)):
-                raise ValueError(f"{mean.dtype} cannot hold the variances of X; scale X")
+                raise ValueError(f"the variances of X overflow or underflow {mean.dtype}; scale X")
         usual = {"n_steps": _N_STEPS, "burn_in": 0, "adjust_after": None}
         sampler = resolve(self.inference, Sampler, **usual)
         start = "persistent" if sampler.has_rungs else sampler.start or "noise"
@@ -316,10 +319,11 @@ class GaussianBernoulliRBM(BaseRBM):
 
     @property
     def density_(self):
-        """The fitted machine as a :class:`~skrbm.evaluation.Density`, in float64.
+        """The fitted model as a :class:`~skrbm.evaluation.Density`, in float64.
 
-        Its coordinates are u = v - ``intercept_visible_``, in which its energy is that of Eq. 1. In
-        others terms cancel that are huge where means are large compared with deviations.
+        The coordinates are u = v - ``intercept_visible_``, in which the energy is that of Eq. 1.
+        Other coordinates would have huge terms that cancel if means are large compared with
+        standard deviations.
         """
         check_is_fitted(self, "components_")
         double = namespace(self.components_).float64
@@ -336,22 +340,23 @@ class GaussianBernoulliRBM(BaseRBM):
     def from_parameters(
         cls, components, intercept_hidden=None, intercept_visible=None, variances=None, **params
     ):
-        """Build a fitted machine from arrays.
+        """Create a fitted estimator from arrays.
 
         Parameters
         ----------
         components : array-like of shape (n_components, n_features), or fitted estimator
-            Change of the visible means by each hidden unit; or a fitted machine.
+            Change of the visible means by each hidden unit, or a fitted estimator.
         intercept_hidden, intercept_visible, variances : array-like, default=None
-            As the attributes; default: zeros, and ones for the variances, which are positive.
+            As the attributes; by default zeros, and ones for the variances, which must be positive.
         **params
             Parameters of the estimator other than ``n_components``.
 
         Returns
         -------
         estimator : object
-            Fitted, with copies of the arrays. Noise is that of the fitted machine, or has the means
-            and variances of visible units alone; with ``standardize=False`` it is standard normal.
+            Fitted, with copies of the arrays. The noise is that of the fitted estimator; for arrays
+            it has the means and variances of the visible units with all hidden units off, or is
+            standard normal if ``standardize=False``.
         """
         rbm = cls(**params)
         parts = parameters_from(components, intercept_hidden, intercept_visible, variances)
@@ -381,25 +386,26 @@ class GaussianBernoulliRBM(BaseRBM):
         return_steps=None,
         random_state=None,
     ):
-        """Draw visible configurations, each by its own chain.
+        """Draw samples of the visible units, each from its own chain.
 
         Chains use the sampler of ``inference``, or :class:`~skrbm.inference.Tempering` after a fit
-        with ``start="tempered"``, by default from random rows of ``starts_``.
+        with ``start="tempered"``, which by default starts from random rows of ``starts_``.
 
         Parameters
         ----------
         n_samples : int, default=1
         n_steps : int, default=None
-            Steps of each chain; default: as in training.
+            Steps of each chain; by default as in training.
         init : array-like of shape (n_samples, n_features), default=None
-            Where the chains start; default: normal noise by ``noise_mean_`` and ``noise_scale_``,
-            which with ``start="annealed"`` is first annealed by ``n_steps`` temperatures.
+            Where the chains start; by default at normal noise with mean ``noise_mean_`` and
+            standard deviation ``noise_scale_``, which after a fit with ``start="annealed"`` is
+            first annealed over ``n_steps`` temperatures.
         given : array-like of shape (n_given, n_features), default=None
-            Observed values, with NaN for values that are drawn given them by block Gibbs sampling
-            or along the ladder; ``n_samples`` and ``return_steps`` are ignored. Files, datasets and
-            batches are processed in blocks (:ref:`large_data`).
+            Observed values, and NaN for those to be drawn, by block Gibbs sampling or along the
+            ladder; ``n_samples`` and ``return_steps`` are ignored. Files, datasets and batches are
+            processed in blocks (:ref:`large_data`).
         return_steps : array-like of int, default=None
-            Steps after which the visible values are returned too; 0 is before any annealing.
+            Steps after which the visible values are also returned; 0 is before any annealing.
         random_state : int, RandomState instance or None, default=None
 
         Returns

@@ -1,4 +1,4 @@
-"""The machine of ratings, of which each row has few."""
+"""Restricted Boltzmann machine for ratings, most of which are missing."""
 
 import warnings
 from dataclasses import replace
@@ -32,14 +32,16 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Restricted Boltzmann machine for ratings of items by users.
 
     Rows are users and columns are items. A rating is the sum of the overall mean, effects of the
-    item and of the user, and a deviation, which an RBM of Gaussian visible and binary hidden units
-    models. As in [1]_ each user has an RBM of the rated items only, with weights that all share:
+    item and of the user, and a deviation, which is modelled by an RBM with Gaussian visible and
+    binary hidden units. As in [1]_, the RBM of a user has visible units only for the items that
+    this user rated, and all users share the weights:
     p(v, h) ∝ exp(sum_i (b_i v_i - λ v_i² / 2 + v_i W_i' h) + c' h) with i over the rated items,
-    W = ``components_``, b = ``intercept_visible_``, c = ``intercept_hidden_`` and λ =
-    ``precision_visible_``. An item without a rating is absent and not a latent variable, so that
-    the cost is proportional to the number of ratings, and there are no samples and no likelihoods:
-    :meth:`score` measures the error of predictions. There is no warm start, checkpoint or callback,
-    but :meth:`partial_fit`.
+    W = ``components_``, b = ``intercept_visible_``, c = ``intercept_hidden_`` and
+    λ = ``precision_visible_``. Missing
+    ratings are thus left out rather than treated as latent variables. The cost is proportional to
+    the number of ratings, but there are no samples and no likelihoods: :meth:`score` measures the
+    error of predictions. :meth:`partial_fit` is supported, but ``warm_start``, checkpoints and
+    callbacks are not.
 
     Read more in the :ref:`User Guide <recommendations>`.
 
@@ -47,15 +49,15 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     ----------
     {n_components = 100}
     optimizer : {"sgd", "adam"} or object, default="sgd"
-        Gradient ascent or Adam; or an object that sets the penalty, the schedule of the learning
-        rate and more, such as ``SGD(alpha=0.03)`` (:class:`~skrbm.learning.SGD`). "auto" alpha is
-        at most a fifth of the share of the other users who rate an item, on average over ratings.
+        Gradient ascent or Adam. Pass an object to set the penalty, the schedule of the learning
+        rate and more, such as ``SGD(alpha=0.03)`` (:class:`~skrbm.learning.SGD`). ``alpha="auto"``
+        is at most a fifth of the share of other users who rated an item, averaged over the ratings.
     {learning_rate = "auto", batch_size = 100}
     n_iter : int or "auto", default="auto"
-        Number of epochs. "auto" is 60, or as many as make 600 steps if these are more.
+        Number of epochs. "auto" is 60, or as many as make 600 steps if that is more.
     {verbose}
     random_state : int, RandomState instance or None, default=None
-        Determines initial weights, the order of rows and chains.
+        Determines the initial weights, the order of the rows and the chains.
 
     Attributes
     ----------
@@ -63,20 +65,20 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     precision_visible_ : array of shape (n_features,)
         Precision of the deviations, the same for all items.
     effects_ : Effects
-        Mean of all ratings, effects of the ``columns``, ``scale`` of the deviations, in which they
-        are measured, and the range of the ratings, ``least`` to ``most``.
+        ``mean`` of all ratings, effects of the ``columns``, ``scale`` in units of which the
+        deviations are measured, and the range of the ratings, from ``least`` to ``most``.
     units_ : tuple of Unit
         The visible and the hidden units.
     {n_iter_}
     history_ : dict of list
-        For each epoch: ``epoch``, ``learning_rate``, ``time`` (s), and ``error``: the root mean
-        squared error of the training ratings, in units of ``effects_.scale``, given draws of the
-        hidden units.
+        For each epoch ``epoch``, ``learning_rate``, ``time`` (s) and ``error``, the root mean
+        squared error of the training ratings given draws of the hidden units, in units of
+        ``effects_.scale``.
     {n_features_in_, feature_names_in_}
 
     See Also
     --------
-    RBM : Items that were chosen or not, without ratings; missing values as latent variables.
+    RBM : Items that were chosen or not, without ratings.
     TabularRBM : Tables of columns of several kinds.
 
     References
@@ -128,16 +130,16 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     @learns
     def fit(self, X, y=None, sample_weight=None):
-        """Fit the machine to ratings.
+        """Fit the model to ratings.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Ratings, real numbers. What is not rated is NaN in a dense X, and is not stored in a
-            sparse X; other zeros are ratings.
+            Ratings, real numbers. Missing ratings are NaN in a dense X, and are not stored in a
+            sparse X; all zeros in a dense X, and stored zeros in a sparse X, are ratings.
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
-            How many rows each row stands for.
+            Number of rows that each row stands for.
 
         Returns
         -------
@@ -146,7 +148,7 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         Raises
         ------
         DivergenceError
-            If parameters stop being finite with a ``learning_rate`` that is a number.
+            If the parameters diverge and ``learning_rate`` is a number.
         """
         return self._learn(X, sample_weight, self.n_iter, resumes=False)
 
@@ -154,8 +156,8 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     def partial_fit(self, X, y=None, sample_weight=None):
         """Train for one epoch on some rows, such as those of new users.
 
-        The effects of items, and the range of the ratings, stay those of the first call or of
-        :meth:`fit`.
+        The effects of the items and the range of the ratings are not updated: they are those of the
+        first call, or of :meth:`fit`.
 
         Parameters
         ----------
@@ -234,8 +236,8 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             share = np.mean(found == 0)
             if share > 0.5:
                 warnings.warn(
-                    f"{share:.0%} of X is 0, and nothing is missing: zeros are read as ratings; "
-                    "mark missing ones by NaN, or give a sparse matrix",
+                    f"{share:.0%} of X is 0 and no value is missing: zeros are treated as ratings; "
+                    "mark missing ratings by NaN, or pass a sparse matrix",
                     UserWarning,
                     stacklevel=2,
                 )
@@ -256,7 +258,7 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     @one_blas_thread
     def transform(self, X):
-        """Compute the expected hidden units E[h | the ratings of a row].
+        """Compute the expected hidden units E[h | v] given the ratings v of each row.
 
         Parameters
         ----------
@@ -275,10 +277,10 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     @one_blas_thread
     def impute(self, X):
-        """Fill in what is expected of missing ratings given those of the row.
+        """Replace missing ratings by predictions given the other ratings of the row.
 
-        The expected rating of an item is that at E[h | the ratings of the row], within the range
-        of the ratings in ``fit``.
+        A prediction is the expected rating given the expected hidden units, see :meth:`transform`.
+        It is clipped to the range of the ratings in ``fit``.
 
         Parameters
         ----------
@@ -289,7 +291,7 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         Returns
         -------
         X : array or DataFrame of shape (n_samples, n_features)
-            Ratings that are known stay as they are. A DataFrame after a fit to one.
+            Known ratings are unchanged. A DataFrame if ``fit`` was given one.
         """
         machine, seen = self.machine_, self._seen(X)
         theta = conditional(machine, 0, (None, self._hidden(machine, seen)))
@@ -299,9 +301,10 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     @one_blas_thread
     def score(self, X, y=None):
-        """Predict each rating from the others of its row, and compare.
+        """Return minus the error of predicting each rating from the other ratings of its row.
 
-        :class:`~sklearn.model_selection.GridSearchCV`, whose folds are of users, chooses by it.
+        :class:`~sklearn.model_selection.GridSearchCV`, whose folds are sets of users, maximizes
+        this score.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The restricted Boltzmann machine of any units, inference method and optimizer."""
+"""Restricted Boltzmann machine with any units, inference method and optimizer."""
 
 from math import inf, isfinite
 from typing import ClassVar
@@ -18,23 +18,24 @@ _JOINT_COLUMNS = 200  # most columns of "gaussian" units that have a precision m
 class RBM(BaseRBM):
     """Restricted Boltzmann machine for binary, real, categorical or count data.
 
-    A density model of the rows of X with hidden units, whose means are features:
-    p(v, h) ∝ exp(h' W v + b' v + c' h) relative to independent units, with W = ``components_``,
-    b = ``intercept_visible_`` and c = ``intercept_hidden_``. It is trained by maximum likelihood,
-    by default with persistent Gibbs chains and an automatic step length.
+    An RBM models the density of the rows of X by means of hidden units, whose means serve as
+    features: p(v, h) ∝ exp(h' W v + b' v + c' h) relative to independent units, with W =
+    ``components_``, b = ``intercept_visible_`` and c = ``intercept_hidden_``. It is trained by
+    maximum likelihood, by default with persistent Gibbs chains and an automatic step length.
 
     Read more in the :ref:`User Guide <rbm>`.
 
     Parameters
     ----------
     {n_components = 256, visible}
-        With at most 200 columns, block Gibbs sampling and hidden units with bounds, "gaussian" is
-        ``Gaussian(covariance="full")``, whose columns share a precision matrix; ``Gaussian()`` has
-        one precision for each column.
+        "gaussian" means ``Gaussian(covariance="full")``, whose columns share a precision matrix, if
+        X is an array of at most 200 columns, inference is by block Gibbs sampling in a single
+        process, the hidden units have bounds, and the penalty is "l2". ``Gaussian()`` has one
+        precision for each column.
     n_iter : int or "auto", default="auto"
-        Number of epochs. "auto" is 40, or with an automatic step length and chains as many as make
-        1000 steps if these are more, divided by the fraction of observed values, or by 0.2 if that
-        is smaller. Where columns share a precision matrix it is not divided, and makes at least
+        Number of epochs. "auto" is 40. With chains and an automatic step length it is at least the
+        number of epochs that make 1000 steps, and is divided by the fraction of observed values (by
+        at least 0.2). If columns share a precision matrix, it is not divided, but makes at least
         3000 steps times that fraction.
     {early_stopping, random_state}
 
@@ -55,24 +56,25 @@ class RBM(BaseRBM):
         set steps, chains and starts, such as ``Gibbs(n_steps=5, n_chains=200, start="weighted")``
         or ``TAP(max_iter=50)``.
 
-        By default chains are persistent, and fixed points start at data. With an automatic step
-        length, chains of discrete units are checked after a fifth and a half of the epochs: if they
-        do not mix, tempered and weighted chains are tried too, and the best model is kept.
+        By default chains are persistent, and fixed-point iterations start at the data. With an
+        automatic step length, chains of discrete units are checked after a fifth and after half of
+        the epochs: if they do not mix, tempered and weighted chains are tried too, and the best
+        model is kept.
     {optimizer, learning_rate = "auto"}
     batch_size : int, default=100
-        Largest number of rows of a mini-batch. With an automatic step length and chains, an epoch
+        Maximum number of rows in a mini-batch. With chains and an automatic step length, an epoch
         has at least three batches.
     {init}
-        The weights of "random" are drawn from N(0, 0.01²), or between binary units such that the
-        fields of hidden units have a standard deviation of up to 0.75.
+        "random" draws the weights from N(0, 0.01²); between binary units they are scaled such that
+        the inputs to the hidden units have a standard deviation of up to 0.75.
     {warm_start, verbose}
 
     See Also
     --------
     TabularRBM : DataFrames with columns of several kinds.
-    BernoulliRBM : Replacement of scikit-learn's class of the same name.
-    TAPRBM : The same model with the defaults of training by fixed points.
-    GaussianBernoulliRBM : Real columns that are generated from noise.
+    BernoulliRBM : Replacement for scikit-learn's class of the same name.
+    TAPRBM : The same model with defaults for training by fixed points.
+    GaussianBernoulliRBM : Generation of real-valued data from noise.
 
     Examples
     --------

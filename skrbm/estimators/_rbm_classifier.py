@@ -1,4 +1,4 @@
-"""A machine of features and labels together, as a classifier and as a density."""
+"""Classification with an RBM of features and labels."""
 
 from dataclasses import replace
 from numbers import Real
@@ -62,43 +62,47 @@ class LabelledRBM(RBM):
 
 @shares_parameters
 class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Estimator):
-    """Classifier by a joint density of features and labels.
+    """Classifier based on the joint density of features and labels.
 
-    An RBM with label units next to the features (Larochelle and Bengio 2008): one categorical site
-    for a single label, or a bit for each of several binary labels. The probabilities of labels
-    given the features are exact, since hidden units are summed out. Rows without a label contribute
-    to the density, and features can be sampled given a label.
+    The model is an RBM whose visible units are the features and the label (Larochelle and Bengio
+    2008): one categorical unit for a single label, or a binary unit for each of several binary
+    labels. The probabilities of labels given the features are exact, since the hidden units are
+    summed out. Rows without a label contribute to the density, and features can be sampled given a
+    label.
 
     Read more in the :ref:`User Guide <rbm_classifier>`.
 
     Parameters
     ----------
     estimator : RBM, TabularRBM, CategoricalRBM or None, default=None
-        Sets the number of hidden units, the inference, the learning rate and so on, and the units
-        or the encoding of the features. None is ``TabularRBM()`` for tables with columns that are
-        not numbers, else ``RBM()``, with ``visible="gaussian"`` if X has values outside of [0, 1].
+        Defines the number of hidden units, the inference method, the learning rate and so on, and
+        the units or the encoding of the features. None means ``TabularRBM()`` for tables with
+        columns that are not numeric, and otherwise ``RBM()``, with ``visible="gaussian"`` if X has
+        values outside [0, 1].
     unlabelled : object, default=None
-        Value of y that marks a row without a label, beside NaN and None, such as -1.
+        Value of y, such as -1, that marks rows without a label, in addition to NaN and None. Such
+        rows are used to learn the density of the features.
     discriminative : float in [0, 1], default=0.0
-        Weight of log p(y | x) in the objective; log p(x, y) has the rest. 0 learns the density,
-        1 a classifier alone; in between is hybrid.
+        Weight λ of the classification in the objective, λ log p(y | x) + (1 - λ) log p(x, y). With
+        0 the joint density is learned, with 1 a classifier only, for which samples and
+        ``score_samples`` are meaningless; values in between are a compromise.
     random_state : int, RandomState instance or None, default=None
-        Replaces that of ``estimator``, unless it is None.
+        If not None, used instead of the ``random_state`` of ``estimator``.
 
     Attributes
     ----------
     rbm_ : RBM
         The fitted RBM, whose last columns are the labels.
     classes_ : ndarray of shape (n_classes,)
-        Values of the label; or the numbers of several labels.
+        Values of a single label; 0, 1, ... for several binary labels.
     history_ : dict of list
-        That of ``rbm_`` (:class:`RBM`).
+        The history of ``rbm_`` (:class:`RBM`).
     {n_iter_, n_features_in_, feature_names_in_}
 
     See Also
     --------
-    ConditionalRBM : Learns labels given features alone, also many that depend on each other.
-    RBM : The density of features without labels, for a pipeline before another classifier.
+    ConditionalRBM : Learns p(y | x) only, for one or many dependent labels.
+    RBM : Density of features without labels, for use in front of another classifier.
 
     References
     ----------
@@ -143,18 +147,17 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
     @_fit_context(prefer_skip_nested_validation=False)
     @keeps_features
     def fit(self, X, y, sample_weight=None):
-        """Fit the machine to features and labels.
+        """Fit the model to features and labels.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
-            Values of the visible units, or a table. NaN is a missing value, if ``discriminative``
-            is 0.
+            Features. NaN is a missing value; it is only allowed if ``discriminative`` is 0.
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
-            One label of any kind; or several, of 0 and 1, at most 12. NaN, None and ``unlabelled``
-            mark what is not known: it is a latent variable.
+            Either one label of any type, or at most 12 binary labels, 0 or 1. NaN, None and
+            ``unlabelled`` mark unknown labels, which are treated as latent variables.
         sample_weight : array-like of shape (n_samples,), default=None
-            How many rows each row stands for.
+            Number of rows that each row stands for.
 
         Returns
         -------
@@ -175,7 +178,7 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
             As in :meth:`fit`.
         classes : array-like of shape (n_classes,), default=None
-            All classes that the label will ever have, in the first call; default: those of y.
+            All classes that the label can have. Only used in the first call; by default those of y.
         sample_weight : array-like of shape (n_samples,), default=None
             As in :meth:`fit`.
 
@@ -206,7 +209,7 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         """Call a method of a machine with rows of features and labels; returns self."""
         check_settings_of_ranks(self, resumes)
         if np.ndim(self.unlabelled):
-            raise ValueError(f"unlabelled must be one value, such as -1, got {self.unlabelled!r}")
+            raise ValueError(f"unlabelled must be a scalar, such as -1, got {self.unlabelled!r}")
         if not resumes:
             self._is_mixed = bool(labelled_columns(X))
         X = self._encode(X, not resumes)
@@ -227,7 +230,7 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         targets = self._targets if resumes else targets_of(y, classes, unlabelled=self.unlabelled)
         n_labels, label = targets.n_outputs, targets.unit
         if targets.ndim == 2 and n_labels > _MAX_LABELS:
-            raise ValueError(f"y has {n_labels} labels; of more than 12, ConditionalRBM learns")
+            raise ValueError(f"y must have at most 12 labels, got {n_labels}; use ConditionalRBM")
         V = targets.encode(y)
         if not resumes:
             check_known(V)
@@ -316,7 +319,7 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         return joint - log_sum_exp(joint)[:, None]
 
     def predict(self, X):
-        """Predict the most probable label; of several labels their most probable values together.
+        """Predict the most probable label, or the most probable combination of several labels.
 
         Parameters
         ----------
@@ -332,7 +335,7 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
     def predict_proba(self, X):
         """Compute the probabilities p(y | x) of the classes.
 
-        They are exact. Where X has NaN they are as exact as :meth:`RBM.score_samples`.
+        These are exact. For rows with NaN they are as accurate as :meth:`RBM.score_samples`.
 
         Parameters
         ----------
@@ -341,7 +344,7 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         Returns
         -------
         P : array of shape (n_samples, n_classes) or (n_samples, n_labels)
-            Of several labels the probability that each is 1.
+            For several labels, the probability that each is 1.
         """
         log_p = self._log_probabilities(self._features(X))
         P = namespace(log_p).exp(log_p)
@@ -367,7 +370,7 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         return namespace(P).log(P)
 
     def transform(self, X):
-        """Compute the expected hidden units E[h | x], labels summed out.
+        """Compute the expected hidden units E[h | x], with the labels summed out.
 
         Parameters
         ----------
@@ -389,12 +392,12 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
-            Labels that are not known are summed out; default: all.
+            Unknown labels are summed out; by default all are.
 
         Returns
         -------
         log_likelihood : array of shape (n_samples,)
-            log p(x), or log p(x, y), in nats, float64. log Z is found as by
+            log p(x), or log p(x, y) if ``y`` is given, in nats, float64. log Z is estimated as in
             :meth:`RBM.score_samples`.
         """
         rows, values = self._features(X), self.rbm_.labels.values
@@ -416,11 +419,11 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         Parameters
         ----------
         n_samples : int, default=1
-            Number of draws, for each row of y if there is one.
+            Number of draws, or of draws for each row of ``y`` if it is given.
         y : object or array-like of shape (n_labels_given,) or (n_given, n_labels), default=None
-            A label, or several, to draw features of.
+            A label, or several labels, for which to draw features.
         n_steps : int, default=100
-            Sweeps of the chain of each draw.
+            Number of Gibbs sweeps for each draw.
         random_state : int, RandomState instance or None, default=None
 
         Returns

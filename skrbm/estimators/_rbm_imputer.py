@@ -27,8 +27,8 @@ from ._wrapped import as_table, fit_density, observed_columns, rows_to_fit
 class RBMImputer(TransformerMixin, Estimator):
     """Imputation of missing values by a restricted Boltzmann machine.
 
-    An RBM is fitted to the rows, whose missing values are latent variables. Each is replaced by its
-    mean given the observed values of its row, or by the most probable category. It can replace
+    An RBM is fitted to the incomplete rows, and each missing value is replaced by its mean given
+    the observed values of the row, or by the most probable category. The imputer can replace
     :class:`~sklearn.impute.KNNImputer` or :class:`~sklearn.impute.IterativeImputer` in a pipeline,
     and also imputes tables with strings, booleans and categories.
 
@@ -38,16 +38,16 @@ class RBMImputer(TransformerMixin, Estimator):
     ----------
     estimator : density estimator or None, default=None
         An estimator with the method ``impute(X, n_draws, random_state)``, such as :class:`RBM`,
-        :class:`TAPRBM` or :class:`TabularRBM`. None is ``RBM(64)`` if all columns are binary
-        numbers, ``RBM(64, visible="gaussian")`` for other arrays of numbers, and
-        ``TabularRBM(64, covariance="full")`` for DataFrames, text, and arrays with some binary or
-        constant columns.
+        :class:`TAPRBM` or :class:`TabularRBM`. None means ``RBM(64)`` if all columns are binary
+        numbers, ``RBM(64, visible="gaussian")`` for other arrays of numbers, and ``TabularRBM(64,
+        covariance="full")`` for DataFrames, text, and arrays with some binary or constant columns.
     add_indicator : bool, default=False
-        Whether to append columns that say which values were missing
-        (:class:`~sklearn.impute.MissingIndicator`). DataFrames whose column names are not strings
-        then have the names ``x0, x1, ...``.
+        Whether to append columns that indicate which values were missing
+        (:class:`~sklearn.impute.MissingIndicator`). Column names that are not strings are then
+        replaced by ``x0, x1, ...``.
     random_state : int, RandomState instance or None, default=None
-        Of the fit, if ``estimator`` has no own one, and of the chains in each ``transform``.
+        Determines the fit, unless ``estimator`` has a ``random_state`` of its own, and the chains
+        in each ``transform``.
 
     Attributes
     ----------
@@ -59,14 +59,14 @@ class RBMImputer(TransformerMixin, Estimator):
 
     See Also
     --------
-    TabularRBM : Density of tables, with imputation, samples and scores.
-    RBMOutlierDetector : Finds improbable rows, with missing values or without.
+    TabularRBM : Density model of tables, with imputation, samples and scores.
+    RBMOutlierDetector : Detection of improbable rows, with or without missing values.
 
     Notes
     -----
-    Missing values are NaN, None or NA. Other marks have to be replaced first, as by
-    ``X.replace(-1, np.nan)`` in pandas. A column without any observed value in ``fit`` is dropped,
-    as by :class:`~sklearn.impute.SimpleImputer`, with a warning.
+    Missing values are NaN, None or NA. Replace other placeholders first, as in ``X.replace(-1,
+    np.nan)`` in pandas. Columns without any observed value in ``fit`` are dropped with a warning,
+    as in :class:`~sklearn.impute.SimpleImputer`.
 
     Examples
     --------
@@ -100,7 +100,7 @@ class RBMImputer(TransformerMixin, Estimator):
     @_fit_context(prefer_skip_nested_validation=False)
     @keeps_features
     def fit(self, X, y=None, sample_weight=None):
-        """Fit the machine to a table.
+        """Fit the model to a table.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class RBMImputer(TransformerMixin, Estimator):
             Missing values are NaN, None or NA.
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
-            How many rows each row stands for.
+            Number of rows that each row stands for.
 
         Returns
         -------
@@ -117,7 +117,7 @@ class RBMImputer(TransformerMixin, Estimator):
         options = () if self.estimator is None else signature(self.estimator.impute).parameters
         if self.estimator is not None and not {"n_draws", "random_state"} <= {*options}:
             raise ValueError(
-                f"estimator={self.estimator!r}: its impute takes no n_draws and no random_state"
+                f"impute of estimator={self.estimator!r} must accept n_draws and random_state"
             )
         found = observed_columns(self, X, reset=True)
         weights, X, columns, missing = rows_to_fit(sample_weight, as_table(X), *found)
@@ -127,7 +127,7 @@ class RBMImputer(TransformerMixin, Estimator):
         if not kept.all():
             names = list(_check_feature_names_in(self)[~kept])
             warnings.warn(
-                f"columns {names} of X have no observed value, and transform drops them",
+                f"columns {names} of X have no observed value; transform drops them",
                 UserWarning,
                 stacklevel=2,
             )
@@ -156,14 +156,14 @@ class RBMImputer(TransformerMixin, Estimator):
         Returns
         -------
         X : array or DataFrame of shape (n_samples, n_features_out)
-            A DataFrame if ``fit`` had one, with indicators in the last columns.
+            A DataFrame if ``fit`` was given one. Missing indicators are in the last columns.
         """
         table = self._completed(X)[0]
         # scikit-learn would convert columns of the other library to the dtype object.
         return in_library(table, _get_output_config("transform", self)["dense"])
 
     def impute(self, X, n_draws=5):
-        """Replace missing values by draws given the observed ones: multiple imputation.
+        """Replace missing values by draws given the observed ones (multiple imputation).
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ class RBMImputer(TransformerMixin, Estimator):
         Returns
         -------
         tables : list of arrays or DataFrames of shape (n_samples, n_features_out)
-            Each as that of :meth:`transform`.
+            Each has the form of the result of :meth:`transform`.
         """
         return self._completed(X, n_draws=n_draws)
 
@@ -207,7 +207,7 @@ class RBMImputer(TransformerMixin, Estimator):
         Parameters
         ----------
         input_features : array-like of str or None, default=None
-            Names of the columns of X; default: those seen in fit, else ``x0, x1, ...``.
+            Names of the columns of X; by default those seen in fit, or ``x0, x1, ...``.
 
         Returns
         -------

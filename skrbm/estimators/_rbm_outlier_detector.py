@@ -23,9 +23,9 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
     """Outlier detection by the likelihood of a restricted Boltzmann machine.
 
     An RBM is fitted to all rows, and the rows with the lowest likelihood are outliers;
-    :meth:`score_features` shows which columns make them improbable. It can replace
+    :meth:`score_features` shows which columns make them improbable. The detector can replace
     :class:`~sklearn.ensemble.IsolationForest` or :class:`~sklearn.neighbors.LocalOutlierFactor`,
-    and also accepts tables with strings, booleans and categories, and missing values.
+    and also accepts missing values and tables with strings, booleans and categories.
 
     Read more in the :ref:`User Guide <outliers>`.
 
@@ -33,12 +33,13 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
     ----------
     estimator : density estimator or None, default=None
         An estimator with the method ``score_samples``, such as :class:`RBM` or :class:`TabularRBM`.
-        None is ``TabularRBM(8, covariance="full")``, or for sparse X of zeros and ones ``RBM(8)``:
-        few hidden units do not learn the outliers. Sparse X with other values becomes dense.
+        None means ``TabularRBM(8, covariance="full")``, or ``RBM(8)`` for a sparse X of zeros and
+        ones; a sparse X with other values becomes dense. So few hidden units do not learn the
+        outliers.
     contamination : float in (0, 0.5], default=0.1
-        Share of the training rows that are outliers.
+        Fraction of the training rows that are outliers.
     random_state : int, RandomState instance or None, default=None
-        Of the fit, if ``estimator`` has no own one.
+        Determines the fit, unless ``estimator`` has a ``random_state`` of its own.
 
     Attributes
     ----------
@@ -51,8 +52,8 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
 
     See Also
     --------
-    RBMImputer : Imputation by the same models.
-    skrbm.inspection.FeatureScoresDisplay : Shows which columns make rows improbable.
+    RBMImputer : Imputation with the same models.
+    skrbm.inspection.FeatureScoresDisplay : Plot of the columns that make rows improbable.
 
     Examples
     --------
@@ -88,23 +89,24 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
     def _validate_params(self):
         if isinstance(self.contamination, str) and self.contamination == "auto":
             raise ValueError(
-                "contamination='auto' is not supported, since likelihoods have no threshold that "
-                "serves for all data; give the share of outliers, such as 0.1"
+                "contamination='auto' is not supported, since no threshold of the likelihood suits "
+                "all data; pass the fraction of outliers, such as 0.1"
             )
         super()._validate_params()
 
     @_fit_context(prefer_skip_nested_validation=False)
     @keeps_features
     def fit(self, X, y=None, sample_weight=None):
-        """Fit the machine to a table, and find the threshold of its scores.
+        """Fit the model to a table, and set the threshold of the scores.
 
         Parameters
         ----------
         X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features)
-            Missing values are NaN, None or NA. Sparse X is for an ``estimator`` that takes it.
+            Missing values are NaN, None or NA. A sparse X requires an ``estimator`` that accepts
+            it, or None.
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
-            How many rows each row stands for, also in ``contamination``.
+            Number of rows that each row stands for, in the fit and in ``contamination``.
 
         Returns
         -------
@@ -138,7 +140,7 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
         return as_table(X), *observed_columns(self, X, reset=reset)
 
     def score_samples(self, X):
-        """Compute the log-likelihood of each row, in which missing values are summed out.
+        """Compute the log-likelihood of each row, with missing values summed out.
 
         Parameters
         ----------
@@ -147,14 +149,14 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
         Returns
         -------
         scores : ndarray of shape (n_samples,)
-            In nats; the lower, the more abnormal.
+            Log-likelihoods in nats; the lower, the more abnormal.
         """
         check_is_fitted(self)
         X, *_ = self._checked(X, reset=False)
         return self.estimator_.score_samples(X)
 
     def decision_function(self, X):
-        """Compute scores less ``offset_``, which are negative for outliers.
+        """Compute the scores minus ``offset_``, which are negative for outliers.
 
         Parameters
         ----------
@@ -168,7 +170,7 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
         return self.score_samples(X) - self.offset_
 
     def predict(self, X):
-        """Tell outliers from inliers.
+        """Label outliers and inliers.
 
         Parameters
         ----------
@@ -184,9 +186,10 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
     def score_features(self, X):
         """Compute the log-probability of each value given the other values of its row.
 
-        The lowest ones show which columns make a row improbable. With a :class:`TabularRBM`, as by
-        default, real columns are measured in units of their spread, so that scores of columns can
-        be compared. Where needed they are estimates to about 0.1 nats, in 10 ms for each value.
+        The lowest ones show which columns make a row improbable. With a :class:`TabularRBM`, the
+        default, real columns are measured in units of their spread, so that scores can be compared
+        between columns. If the exact values are intractable, they are estimated to about 0.1 nats,
+        which takes 10 ms per value.
 
         Parameters
         ----------

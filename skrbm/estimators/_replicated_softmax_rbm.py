@@ -1,4 +1,4 @@
-"""Machine of counts of words: the replicated softmax."""
+"""The replicated softmax, a restricted Boltzmann machine for word counts."""
 
 import math
 import warnings
@@ -37,10 +37,10 @@ class ReplicatedSoftmaxRBM(BaseRBM):
     """Replicated softmax, an undirected topic model of word counts.
 
     A row v of X has the word counts of a document of length D. Binary hidden units h are topics,
-    any number of which can be active in a document: E(v, h) = -h' W v - b' v - D c' h [1]_, with
-    W = ``components_``, b = ``intercept_visible_`` and c = ``intercept_hidden_``. Given h, the
-    words are D independent draws with probabilities softmax(b + W' h). All likelihoods are those of
-    the words in their order, given the length.
+    any number of which can be active in a document: E(v, h) = -h' W v - b' v - D c' h [1]_, with W
+    = ``components_``, b = ``intercept_visible_`` and c = ``intercept_hidden_``. Given h, the words
+    are D independent draws with probabilities softmax(b + W' h). All likelihoods are those of the
+    ordered words given the length.
 
     Read more in the :ref:`User Guide <counts_of_words>`.
 
@@ -48,48 +48,50 @@ class ReplicatedSoftmaxRBM(BaseRBM):
     ----------
     {n_components = 50}
     inference : {"gibbs", "pcd", "cd"} or Gibbs, default="gibbs"
-        Block Gibbs sampling by persistent chains, which exchange their hidden units with chains of
-        other lengths, or by those of "cd", which start at the batch of data; or an object such as
-        ``Gibbs(n_steps=5, n_chains=200)``.
+        Block Gibbs sampling. By default chains are persistent and exchange their hidden units with
+        chains of other document lengths; with "cd" they start at the documents of the batch. Pass
+        an object to set steps and chains, such as ``Gibbs(n_steps=5, n_chains=200)``.
     sparsity : float, default=0.0
-        Strength of a penalty that keeps hidden units off in most documents, so that they are topics
-        to read, at some cost in perplexity (:ref:`counts_of_words`): the cross-entropy between a
-        mean of 0.1 and that of the unit, which the biases alone follow [2]_, times the square of
-        the mean number of words over 100 for longer documents. Documents of 30 to 60 words need
-        about 1, longer ones up to 10; if it is too large, units are off everywhere.
+        Strength of a penalty that keeps hidden units off in most documents, which makes them easier
+        to interpret as topics, at some cost in perplexity (:ref:`counts_of_words`). The penalty is
+        the cross-entropy between a mean activation of 0.1 and that of the unit, and changes the
+        biases only [2]_. If documents have more than 100 words on average, it is multiplied by
+        (mean number of words / 100)². Documents of 30 to 60 words need a value of about 1, longer
+        ones up to 10; if it is too large, units are never on.
     {optimizer}
-        A name stands for one with ``alpha=0.0`` and ``schedule="linear"``. Penalties that make
-        zeros do not apply.
+        Given by name, the optimizer has ``alpha=0.0`` and ``schedule="linear"``. Penalties that set
+        weights to zero are not supported.
     {learning_rate = "auto"}
     batch_size : int, default=100
-        Largest number of documents of a mini-batch, and number of Gibbs chains, which are no more
-        than the rows given to ``fit``.
+        Maximum number of documents in a mini-batch, and number of Gibbs chains, which does not
+        exceed the number of rows in ``fit``.
     n_iter : int or "auto", default="auto"
         Number of epochs. "auto" is 40, or with an automatic step length as many as make 1000 steps
-        if these are more.
+        if that is more.
     {warm_start, verbose, random_state}
 
     Attributes
     ----------
     components_ : array of shape (n_components, n_features)
-        What a hidden unit adds to the logarithms of the words' probabilities. Each row sums to 0.
+        Change of the log-probabilities of the words, up to a constant, by each hidden unit. Each
+        row sums to 0.
     intercept_hidden_ : array of shape (n_components,)
-        Biases of the hidden units for each word of a document.
+        Biases of the hidden units, which are multiplied by the number of words of a document.
     intercept_visible_ : array of shape (n_features,)
-        Biases of the words: logarithms of their probabilities without hidden units.
+        Biases of the words: up to a constant, their log-probabilities if all hidden units are off.
     {units_, visible_means_}
     starts_ : array of shape (n_chains, n_features)
         Documents of the chains.
     {n_iter_}
     history_ : dict of list
-        For each epoch ``epoch``, ``learning_rate`` and ``time`` (s); for the last one, if that is
-        quick, ``log_likelihood`` (nats) of at most 256 training rows.
+        For each epoch ``epoch``, ``learning_rate`` and ``time`` (s); for the last epoch also
+        ``log_likelihood`` (nats) of at most 256 training rows, unless computing it would take long.
     {n_features_in_, feature_names_in_}
 
     See Also
     --------
-    sklearn.decomposition.LatentDirichletAllocation : Topics whose probabilities are mixed.
-    BernoulliRBM : Binary units, for whether a word occurs.
+    sklearn.decomposition.LatentDirichletAllocation : Documents as mixtures of topics.
+    BernoulliRBM : Binary data, such as whether each word occurs.
 
     References
     ----------
@@ -159,12 +161,12 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         optimizer, sampler = optimizer_of(self), resolve(self.inference, Gibbs)
         if sampler.start not in (None, "persistent", "data"):
             raise ValueError(
-                f"chains of counts are persistent or start at data, got start={sampler.start!r}"
+                f"start must be 'persistent' or 'data' for word counts, got {sampler.start!r}"
             )
         if optimizer.makes_zeros:
-            raise ValueError(f"weights of counts have no zeros: set penalty='l2' in {optimizer}")
+            raise ValueError(f"word counts need penalty='l2', got {optimizer}")
         if self.sparsity and not optimizer.centered:
-            raise ValueError(f"sparsity={self.sparsity} needs centered=True in {optimizer}")
+            raise ValueError(f"sparsity={self.sparsity} needs centered=True, got {optimizer}")
         phase = CountedDataPhase if sampler.start == "data" else CountedPhase
         return Recipe(phase(sampler), optimizer, CountParameters(float(self.sparsity)))
 
@@ -174,14 +176,14 @@ class ReplicatedSoftmaxRBM(BaseRBM):
     def from_parameters(
         cls, components, intercept_hidden=None, intercept_visible=None, *, length=100, **params
     ):
-        """Build a fitted machine from arrays.
+        """Create a fitted estimator from arrays.
 
         Parameters
         ----------
         components : array-like of shape (n_components, n_features), or fitted estimator
-            Weights; or a fitted estimator whose arrays are copied.
+            Weights, or a fitted estimator whose arrays are copied.
         intercept_hidden, intercept_visible : array-like, default=None
-            Biases, as the attributes; default: zeros.
+            Biases, of the shapes of the attributes; by default zeros.
         length : int, default=100
             Number of words of the documents of ``starts_``.
         **params
@@ -210,18 +212,18 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         Returns
         -------
         density : :class:`~skrbm.evaluation.Density`
-            What the functions of :mod:`skrbm.evaluation` take.
+            Can be passed to the functions of :mod:`skrbm.evaluation`.
         """
         machine = in_double(self.machine_)
         return Density(replace(machine, units=(Multinomial(length), machine.units[1])))
 
     def log_partitions(self, lengths, return_std=False):
-        """Compute or estimate the log-partition function for documents of some lengths.
+        """Compute or estimate the log-partition function for documents of given lengths.
 
-        It is exact for at most 12 hidden units. Otherwise 256 chains, as 8 independent runs with
-        resampling, go from documents of one word, which are drawn exactly, to longer ones by
-        importance weights, with the words summed out, so that one run serves all lengths. The value
-        is cached.
+        It is exact for at most 12 hidden units. Otherwise it is estimated by sequential Monte Carlo
+        with 256 chains, in 8 independent runs: starting from documents of one word, which are drawn
+        exactly, the documents are made longer step by step, with importance weights and resampling.
+        One run serves all lengths. The values are cached.
 
         Parameters
         ----------
@@ -252,10 +254,10 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         return (values, std) if return_std else values
 
     def score_samples(self, X):
-        """Compute the log-likelihood of each document: of its words in their order, given D.
+        """Compute the log-likelihood of the ordered words of each document, given its length.
 
-        It is log p(v | D) without the multinomial coefficient, the number of orders. log Z is that
-        of :meth:`log_partitions`.
+        This is log p(v | D) without the multinomial coefficient, which counts the orders of the
+        words. log Z is computed by :meth:`log_partitions`.
 
         Parameters
         ----------
@@ -270,7 +272,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         Warns
         -----
         LikelihoodWarning
-            If the standard error of log Z is larger than 0.1 nats and than 0.01 nats per word.
+            If the standard error of log Z is larger than both 0.1 nats and 0.01 nats per word.
         """
         return self._scored(X)
 
@@ -284,9 +286,9 @@ class ReplicatedSoftmaxRBM(BaseRBM):
             unsure = std > np.maximum(0.1, _PER_WORD * lengths)
             if unsure.any():
                 warnings.warn(
-                    f"log Z is uncertain for documents of {lengths[unsure].min():.0f} words and "
-                    f"more: its standard error is up to {std[unsure].max():.2f} nats; with at most "
-                    "12 hidden units it is exact",
+                    f"log Z is uncertain for documents of {lengths[unsure].min():.0f} words or "
+                    f"more: its standard error is up to {std[unsure].max():.2f} nats; it is exact "
+                    "with at most 12 hidden units",
                     LikelihoodWarning,
                     stacklevel=4,
                 )
@@ -295,15 +297,16 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         return self._by_blocks(of_rows, X, machine.dtype)
 
     def perplexity(self, X, average="words"):
-        """Compute the perplexity per word: exp of minus the mean log-likelihood of a word.
+        """Compute the perplexity, the exponential of minus the mean log-likelihood of a word.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Counts of held-out documents.
         average : {"words", "documents"}, default="words"
-            Over all words, as in :class:`sklearn.decomposition.LatentDirichletAllocation`; or over
-            the words of each document and then over documents (Salakhutdinov and Hinton 2009).
+            Whether to average over all words, as in
+            :class:`sklearn.decomposition.LatentDirichletAllocation`, or within each document and
+            then over documents (Salakhutdinov and Hinton 2009).
 
         Returns
         -------
@@ -332,7 +335,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         Returns
         -------
         P : array of shape (n_samples, n_features)
-            Rows sum to 1. Times a length they are expected counts.
+            Each row sums to 1. Multiply by a document length to get expected counts.
         """
         machine = self.machine_
         H = check_rows("H", H, machine.n_units[1], machine.weights[0])
@@ -344,15 +347,17 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         Parameters
         ----------
         vocabulary : array-like of str of shape (n_features,), or dict
-            The words of the columns, or their columns by word, as ``get_feature_names_out()`` and
-            ``vocabulary_`` of :class:`sklearn.feature_extraction.text.CountVectorizer`.
+            The words of the columns, or a mapping from words to columns, as returned by
+            ``get_feature_names_out()`` and stored in ``vocabulary_`` of
+            :class:`sklearn.feature_extraction.text.CountVectorizer`.
         n : int, default=10
-            Number of words of a unit.
+            Number of words for each unit.
 
         Returns
         -------
         words : ndarray of str of shape (n_components, n)
-            The largest difference of probabilities with the unit on or off, others off, first.
+            Sorted by the difference between the probabilities with the unit on and off, all others
+            being off; the largest comes first.
         """
         check_is_fitted(self, "components_")
         check_count("n", n, 1)
@@ -360,7 +365,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
             vocabulary = sorted(vocabulary, key=vocabulary.get)
         words, W = np.asarray(vocabulary), to_numpy(self.components_)
         if words.shape != W.shape[1:]:
-            raise ValueError(f"vocabulary has shape {words.shape}, and X {W.shape[1]} columns")
+            raise ValueError(f"vocabulary has shape {words.shape}, but X has {W.shape[1]} columns")
         b = to_numpy(self.intercept_visible_)
         gains = softmax(b + W, axis=1) - softmax(b)
         return words[np.argsort(-gains, axis=1, kind="stable")[:, :n]]
@@ -369,18 +374,18 @@ class ReplicatedSoftmaxRBM(BaseRBM):
 
     @one_blas_thread
     def sample(self, n_samples=1, *, lengths=None, n_steps=100, init=None, random_state=None):
-        """Draw documents, by a Gibbs chain for each.
+        """Draw documents, each from its own Gibbs chain.
 
         Parameters
         ----------
         n_samples : int, default=1
-            Does not count if there are several lengths.
+            Ignored if several lengths are given.
         lengths : int or array-like of int of shape (n_samples,), default=None
-            Number of words; default: those of random rows of ``starts_``.
+            Number of words of each document; by default those of random rows of ``starts_``.
         n_steps : int, default=100
-            Sweeps of each chain, which starts at independent words.
+            Sweeps of each chain. By default chains start at independent words.
         init : array-like of shape (n_samples, n_features), default=None
-            Documents where the chains start instead, whose lengths they keep.
+            Documents at which the chains start, and whose lengths they keep.
         random_state : int, RandomState instance or None, default=None
 
         Returns
@@ -405,7 +410,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
             X = dense(rows_to_start(self, init, n_samples))
             X = namespace(X).asarray(X, copy=True)
         else:
-            raise ValueError("sample takes init or lengths, not both: rows of init have lengths")
+            raise ValueError("init and lengths cannot both be given: the rows of init have lengths")
         if n_steps == 0:
             return decoded(self, [X])
         state = Gibbs().state_at(machine, X, rng)
@@ -419,5 +424,5 @@ def _checked_lengths(lengths):
     except (TypeError, ValueError):
         found = np.array(np.nan)
     if found.ndim > 1 or not found.size or not (np.isfinite(found) & (found >= 0)).all():
-        raise ValueError(f"lengths must be one or several numbers >= 0, got {lengths!r}")
+        raise ValueError(f"lengths must be a number >= 0 or an array of them, got {lengths!r}")
     return found

@@ -20,46 +20,51 @@ _ENTRIES = """
         Number of hidden units.
     visible : {"bernoulli", "spin", "binomial", "gaussian", "relu", "double_relu", \
             "truncated_gaussian", "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
-        Units of the columns of X: 0 or 1 (values between are probabilities); -1 or 1; integers
-        from 0 to n; real numbers; non-negative; with a slope on each side of 0; on an interval;
-        on an interval with a point mass at 0 (:ref:`units`). Objects set parameters, such as
-        ``TruncatedGaussian(-3, 3)`` or ``Binomial(5)``; bounds are by default those of the data.
-        ``Categorical(sizes)`` is for categories, ``Poisson()`` for counts.
+        Units of the columns of X, which are, in this order: 0 or 1 (values in between are
+        probabilities); -1 or 1; integers from 0 to n; real numbers; non-negative numbers; real
+        numbers, with separate parameters on each side of 0; numbers on an interval; the same with a
+        point mass at 0 (:ref:`units`). Pass an object to set parameters, such as
+        ``TruncatedGaussian(-3, 3)`` or ``Binomial(5)``; bounds default to those of the data. Use
+        ``Categorical(sizes)`` for categories and ``Poisson()`` for counts.
     handle_unknown : {"warn", "ignore", "error"}, default="warn"
-        Treatment of values that are not among the categories, given or found in the first X: "warn"
-        warns, treats them as missing, and scores them as a value that one of n + 1 rows has, where
-        n rows were fitted; "ignore" treats them as missing; "error" raises an error.
+        How to treat values that are not among the categories (those given, or found in the first
+        X). "warn" emits a DataRangeWarning, treats them as missing, and scores the row as if one in
+        n + 1 rows had the value, where n is the number of training rows. "ignore" treats them as
+        missing, without a warning or an effect on the score. "error" raises a ValueError.
     hidden : str or Unit, default="bernoulli"
-        Hidden units, by name or as an object, as for ``visible``. Bounds are by default [-1, 1], or
-        [0, 1] with a point mass.
+        Hidden units, by name or as an object, as for ``visible``. Bounds default to [-1, 1], or to
+        [0, 1] for units with a point mass.
     optimizer : {"sgd", "natural", "adam"} or object, default="sgd"
-        Gradient ascent, natural gradient ascent or Adam; or an object that sets the momentum, the
-        penalty on the weights and the schedule of the learning rate, such as
-        ``SGD(momentum=0.5, alpha=0.01)`` (:class:`~skrbm.learning.SGD`).
+        Gradient ascent, natural gradient ascent or Adam. Pass an object to set the momentum, the
+        penalty on the weights and the schedule of the learning rate, such as ``SGD(momentum=0.5,
+        alpha=0.01)`` (:class:`~skrbm.learning.SGD`).
     learning_rate : float or "auto", default=%s
-        Step length of the gradient ascent. With "auto" each step changes the distribution by a
-        limited Kullback-Leibler divergence (:class:`~skrbm.learning.StepLength`).
+        Step length of the gradient ascent. "auto" chooses the length of each step such that the
+        Kullback-Leibler divergence between the model before and after it stays below a limit
+        (:class:`~skrbm.learning.StepLength`).
     batch_size : int, default=%s
-        Largest number of rows of a mini-batch; batches have nearly the same size.
+        Maximum number of rows in a mini-batch; all mini-batches have nearly the same size.
     n_iter : int, default=%s
         Number of epochs.
     early_stopping : bool or EarlyStopping, default=False
-        Whether to hold out validation rows, to stop when their log-likelihood no longer improves,
-        and to keep the parameters of the best epoch. An object sets the patience, the fraction of
-        the rows and the tolerance (:class:`~skrbm.learning.EarlyStopping`).
+        Whether to hold out validation rows, stop when their log-likelihood no longer improves, and
+        keep the parameters of the best epoch. Pass an object to set the patience, the fraction of
+        validation rows and the tolerance (:class:`~skrbm.learning.EarlyStopping`).
     init : {"random", "low_rank"}, fitted estimator or \
             (components, intercept_hidden, intercept_visible), default="random"
-        Initial parameters. "random" draws small weights, and fits visible biases to the data.
-        "low_rank" also learns 16 hidden units in up to four principal directions of the data, where
-        the likelihood can be maximized without chains. It helps if the data form clusters. Rows
-        must be complete, units independent and bounded, and only one process may fit.
+        Initial parameters: those of a fitted estimator, given arrays, or one of two methods.
+        "random" draws small weights, and fits the visible biases to the data. "low_rank" also
+        learns 16 hidden units along up to four principal directions of the data, where the
+        likelihood can be maximized without chains; this helps if the data form clusters. It
+        requires complete rows, independent units with bounds, and training in a single process.
     warm_start : bool, default=False
         Whether ``fit`` continues from the last solution.
     verbose : int, default=0
-        Whether to print the last measurements and the remaining time, after about 40 of the epochs.
+        If not 0, print the latest measurements and the remaining time, after about 40 of the
+        epochs.
     random_state : int, RandomState instance or None, default=None
-        Determines initial weights, the order of rows, chains and starts, and the seed with which
-        ``score_samples`` estimates log Z.
+        Determines the initial weights, the order of the rows, the chains and their starts, and the
+        seed with which ``score_samples`` estimates log Z.
     components_ : array of shape (n_components, n_features)
         Weights.
     intercept_hidden_ : array of shape (n_components,)
@@ -67,17 +72,17 @@ _ENTRIES = """
     intercept_visible_ : array of shape (n_features,)
         Biases of the visible units.
     precision_visible_, spike_visible_, absolute_visible_, skew_visible_ : array
-        Further parameters, of shape (n_features,), of units that have them (:ref:`units`). With
-        ``Gaussian(covariance="full")`` the precision is a matrix.
+        Other parameters, of shape (n_features,), of visible units that have them (:ref:`units`).
+        With ``Gaussian(covariance="full")`` the precision is a matrix.
     precision_hidden_, spike_hidden_, absolute_hidden_, skew_hidden_ : array
-        Further parameters of hidden units that have them, of shape (n_components,).
+        Other parameters, of shape (n_components,), of hidden units that have them.
     units_ : tuple of Unit
-        The visible and the hidden units, with bounds taken from the data.
+        The visible and the hidden units, including bounds taken from the data.
     visible_means_ : array of shape (n_features,)
         Means of the training data; absent after ``from_parameters``.
     starts_ : array of shape (n_states, n_features)
-        Visible values of the last chains, or starts of the last solutions, at which
-        :meth:`log_partition` and :meth:`sample` start.
+        Last visible states of the chains, or starts of the last solutions. :meth:`log_partition`
+        and :meth:`sample` start there.
     ladder_ : Ladder
         Only with ``start="tempered"``: models from independent units to the fitted one, with
         samples of each (:class:`skrbm.inference.Ladder`).
@@ -155,8 +160,8 @@ def check_bounds(*units):
     for unit, other in (units, units[::-1]):
         if unit.needs_bounds and not isfinite(other.bounds[1] - other.bounds[0]):
             raise ValueError(
-                f"{unit} units have no distribution beside {other} units, which have no bounds; "
-                "take others with bounds, such as binary units"
+                f"{unit} units cannot be combined with {other} units, which have no bounds, since "
+                "the distribution cannot be normalized; use units with bounds, such as binary ones"
             )
     return units
 
@@ -166,9 +171,9 @@ def unit_of(estimator, side):
     given = getattr(estimator, side)
     unit = look_up(side, given, UNITS, " or a Unit")() if isinstance(given, str) else given
     if not isinstance(unit, Unit) or not unit.is_learnt:
-        raise ValueError(f"{side}={given!r}: {type(estimator).__name__} cannot learn such units")
+        raise ValueError(f"{side}={given!r} is not supported by {type(estimator).__name__}")
     if side == "hidden" and unit.is_joint:
-        raise ValueError(f"hidden={given!r}: covariance='full' is for visible units")
+        raise ValueError(f"hidden={given!r}: covariance='full' is only supported for visible units")
     return unit
 
 
@@ -202,7 +207,8 @@ class Estimator(BaseEstimator):
         Raises
         ------
         ValueError
-            If a name is unknown, or belongs to an object where the estimator has none.
+            If a name is unknown, or if it refers to a parameter of an object and the estimator has
+            a string or None instead of the object.
         """
         own = self.get_params(deep=False) | params
         for key in params:
@@ -214,7 +220,7 @@ class Estimator(BaseEstimator):
                     )
                 first = f": set {name}={optimizer_of(self)} first" if name == "optimizer" else ""
                 raise ValueError(
-                    f"{key} needs an object with parameters for {name}, not {own[name]!r}{first}"
+                    f"{key} cannot be set, since {name}={own[name]!r} has no parameters{first}"
                 )
         return super().set_params(**params)
 

@@ -1,4 +1,4 @@
-"""The machine of tables, whose columns are of different kinds."""
+"""Restricted Boltzmann machine for tables with columns of several kinds."""
 
 from math import inf
 from typing import ClassVar
@@ -15,7 +15,7 @@ from ._shared import N_ITER_OR_AUTO, check_bounds, shares_parameters, unit_of
 class TabularRBM(BaseRBM):
     """Restricted Boltzmann machine for tables with columns of several kinds.
 
-    X is a DataFrame of pandas or polars, or an array. Each column has units of its own kind
+    X is a pandas or polars DataFrame, or an array. Each column has units of its own kind
     (:class:`~skrbm.units.ColumnUnits`): bits, categories, ratings, counts or real values. Missing
     values (NaN, None or NA) are latent variables. :meth:`sample` and :meth:`impute` return tables
     with the column names and dtypes of X.
@@ -26,57 +26,62 @@ class TabularRBM(BaseRBM):
     ----------
     {n_components = 64}
     kinds : "auto" or dict, default="auto"
-        Kinds of columns by name or, if no name is a number, by position; others follow from the
-        dtypes. "binary" are booleans, or two values that are not floats; "categorical" are strings,
-        objects and pandas or polars categories.
+        Kinds of columns by name or, if no name is a number, by position. The kinds of all other
+        columns are inferred from their dtypes and values. "binary" columns are booleans, or have
+        two values that are not floats; "categorical" columns are strings, objects and pandas or
+        polars categories.
 
-        Whole numbers, also floats with missing values, of a range of at most 20 are "discrete",
-        with a weight for each value, if at most a third of the rows is missing, and there are at
-        least 50 rows for each value; or at least 20, if the shares of the values predict held-out
-        rows better than a beta-binomial distribution; else "rating", binomial from the smallest to
-        the largest.
+        Whole numbers with a range of at most 20 (including floats if values are missing) are
+        "discrete", with a weight for each value, if at most a third of the rows is missing and
+        there are at least 50 rows per value; 20 are enough if the frequencies of the values predict
+        held-out rows better than a beta-binomial distribution. Otherwise they are a "rating",
+        binomial from the smallest to the largest value.
 
-        All other numbers are "spiked" if one value, which then has a probability of its own, is in
-        a tenth of the rows and in twice as many as any other; "skewed" if a power (Yeo and Johnson
-        2000), which is then learned, brings them nearer to a normal distribution by 0.1 nats a row;
-        or "real". Integers are rounded.
+        All other numbers are "spiked" if one value, which then gets a probability of its own, is
+        found in a tenth of the rows, and twice as often as any other; "skewed" if a power transform
+        (Yeo and Johnson 2000), which is then learned, makes them more nearly normal by 0.1 nats per
+        row; and otherwise "real". Integers are rounded.
 
-        Only if asked for: "count", whole numbers from 0 on without a bound (Poisson); "positive",
-        real from 0 on; "bounded", real from the smallest to the largest value; and with methods
-        that do not take them, such as "tap", "discrete" and "spiked".
+        These are used only if requested: "count", whole numbers from 0 on without a bound
+        (Poisson); "positive", real numbers from 0 on; "bounded", real numbers from the smallest to
+        the largest value; and "discrete" and "spiked" with methods such as "tap", for which they
+        are not chosen by default.
     covariance : {"diag", "full"}, default="diag"
-        Whether "real" and "skewed" columns are independent given the hidden units, or share a
-        precision matrix (:class:`~skrbm.units.Gaussian`).
+        "diag": given the hidden units, "real" and "skewed" columns are independent of each other.
+        "full": they share one learned precision matrix, which describes their linear correlations
+        (:class:`~skrbm.units.Gaussian`).
     {handle_unknown, hidden}
     inference : {"gibbs", "pcd", "cd", "tempering", "naive_mean_field", "tap"} or object, \
             default="gibbs"
-        How the moments of the model are estimated, as in :class:`RBM`, but chains are weighted by
-        default in tables with real columns. The method must support all kinds of the columns.
+        How the moments of the model are estimated, as in :class:`RBM`, except that chains are
+        weighted by default in tables with real columns. The method must support the kinds of all
+        columns.
     {optimizer, learning_rate = "auto", batch_size = 100}
     n_iter : int or "auto", default="auto"
-        Number of epochs. "auto" is 100, or as many as make 1000 steps if these are more, and in
-        large tables as many as make 4000 steps, but not less than 40. Unless real columns share a
-        precision matrix, it is divided by the fraction of observed values, or by 0.2 if smaller.
+        Number of epochs. "auto" is 100; in small tables it is increased to make at least 1000
+        steps, and in large ones it is reduced to make 4000 steps, but not below 40 epochs. It is
+        then divided by the fraction of observed values (by at least 0.2); if real columns share a
+        precision matrix, see :class:`RBM`.
     {early_stopping, warm_start, verbose, random_state}
 
     Attributes
     ----------
     components_ : array of shape (n_components, n_encoded)
-        Weights to the columns of the units: one for each column of X, but for a categorical or
-        discrete one, which has one for each value, and a spiked one, which has one for whether its
-        value is not the spike, and one for this value.
+        Weights of the encoded columns. Each column of X has one, except that a categorical or
+        discrete column has one for each value, and a spiked column has two: whether the value
+        differs from the spike, and this value.
     {intercept_hidden_}
     intercept_visible_ : array of shape (n_encoded,)
-        Biases of the columns of the units.
+        Biases of the encoded columns.
     precision_visible_ : array of shape (n_encoded,) or (n_encoded, n_encoded)
-        Only with real columns: their precisions, standardized, and 0 for columns of other kinds. A
-        matrix with ``covariance="full"``.
+        Only with real columns: the precisions of the standardized columns, and 0 for columns of
+        other kinds. A matrix with ``covariance="full"``.
     {precision_hidden_}
     kinds_ : dict
-        The kind of each column of X by its name, or by its number.
+        The kind of each column of X by its name, or by its position.
     {units_}
     visible_means_ : array of shape (n_encoded,)
-        Means of the columns of the units in the training data; absent after ``from_parameters``.
+        Means of the encoded columns in the training data; absent after ``from_parameters``.
     starts_ : array of shape (n_states, n_encoded)
         As in :class:`RBM`.
     {ladder_, n_iter_, history_}
@@ -171,8 +176,8 @@ class TabularRBM(BaseRBM):
         encoder = getattr(components, "_encoder", None)
         if not isinstance(encoder, TableEncoder):
             raise TypeError(
-                "from_parameters takes a fitted TabularRBM, which knows the columns of its table; "
-                "RBM(visible=ColumnUnits(...)) takes arrays"
+                "TabularRBM.from_parameters takes a fitted TabularRBM, which contains the encoding "
+                "of its columns; to use arrays, see RBM(visible=ColumnUnits(...))"
             )
         self._encoder, self.n_features_in_ = encoder, len(encoder.table)
         return components, hidden, visible

@@ -1,4 +1,4 @@
-"""Machine trained by the fixed points of mean-field equations."""
+"""Restricted Boltzmann machine trained with fixed points of mean-field equations."""
 
 from dataclasses import replace
 from math import isfinite
@@ -15,10 +15,10 @@ _SWEEPS_FROM_CHAINS = 2  # of methods that are named
 class TAPRBM(BaseRBM):
     """Restricted Boltzmann machine trained by TAP or naive mean field.
 
-    The model's moments come from K solutions of the mean-field equations instead of samples
-    (Alg. 2 of [1]_), so that training and inference are deterministic given the starts.
-    p(v, h) ∝ exp(h' W v + b' v + c' h), with W = ``components_``, b = ``intercept_visible_`` and
-    c = ``intercept_hidden_``.
+    The moments of the model are estimated from solutions of the mean-field equations instead of
+    samples (Alg. 2 of [1]_), so training and inference are deterministic given the starts. p(v, h)
+    ∝ exp(h' W v + b' v + c' h), with W = ``components_``, b = ``intercept_visible_`` and c =
+    ``intercept_hidden_``.
 
     Read more in the :ref:`User Guide <tap_rbm>`.
 
@@ -29,24 +29,24 @@ class TAPRBM(BaseRBM):
             object, default="tap"
         Equations whose fixed points give the moments of the model: TAP of second or third order,
         naive mean field, or belief propagation for binary units; or an object such as
-        ``TAP(max_iter=50, tol=1e-6, damping=0.5, start="data", n_starts=100)``. By default
-        iterations start at persistent Gibbs chains, so that a name stands for at most two sweeps in
-        training, or ten if hidden units have no bounds.
+        ``TAP(max_iter=50, tol=1e-6, damping=0.5, start="data", n_starts=100)``. By default the
+        iterations start at the states of persistent Gibbs chains; a name then stands for at most
+        two sweeps per step of training, or ten if the hidden units have no bounds.
     {optimizer}
-        A name stands for one with ``alpha=0.005`` and ``schedule="linear"``, "sgd" also for
-        ``momentum=0.5``.
+        Given by name, the optimizer has ``alpha=0.005`` and ``schedule="linear"``, and "sgd" also
+        has ``momentum=0.5``.
     {learning_rate = 0.2}
-        Units without bounds, and counts, need a smaller one, such as 0.01.
+        Units without bounds, and counts, need a smaller value, such as 0.01.
     {batch_size = 50, n_iter = 40, early_stopping, init, warm_start, verbose, random_state}
 
     Attributes
     ----------
     {components_, intercept_hidden_, intercept_visible_, precision_visible_, precision_hidden_}
     {units_, visible_means_, starts_, ladder_, n_iter_, history_}
-        Of the equations ``tap_log_likelihood`` (nats per sample, of at most 1000 rows without
-        missing values, where the last batch's sweeps ended), ``n_unconverged`` (mean number of
-        starts of a batch that have not converged; with two sweeps, nearly all) and ``n_sweeps``
-        (their mean number).
+        The quantities of the inference method are ``tap_log_likelihood`` (nats per sample, of at
+        most 1000 rows without missing values, at the states where the sweeps of the last batch
+        ended), ``n_unconverged`` (mean number of starts per batch that have not converged; with two
+        sweeps, nearly all) and ``n_sweeps`` (mean number of sweeps).
     {n_features_in_, feature_names_in_}
 
     See Also
@@ -55,11 +55,10 @@ class TAPRBM(BaseRBM):
 
     Notes
     -----
-    The paper (Table 1) trains on binary MNIST with n_components 25, 50, 100 or 500,
-    batch_size = 100, learning_rate = 0.005, n_iter = 100,
-    inference = ``TAP(max_iter=100, tol=1e-8, start="data", n_starts=100)`` and
-    optimizer = ``SGD(momentum=0.5, alpha=0.001, schedule="constant", centered=False,
-    average=False)``.
+    The paper (Table 1) trains on binary MNIST with n_components = 25, 50, 100 or 500, batch_size =
+    100, learning_rate = 0.005, n_iter = 100, inference = ``TAP(max_iter=100, tol=1e-8,
+    start="data", n_starts=100)`` and optimizer = ``SGD(momentum=0.5, alpha=0.001,
+    schedule="constant", centered=False, average=False)``.
 
     References
     ----------

@@ -224,10 +224,10 @@ def test_given_parameters():
     assert_allclose(same.score_samples(ROWS), rbm.score_samples(ROWS), rtol=1e-12)
     default = CategoricalRBM.from_parameters(W)
     assert [list(values) for values in default.categories_] == [[0, 1, 2, 3]] * 4
-    for components, message in [(W[0], "must have"), (RBM(2), "no fitted machine of categories")]:
+    for components, message in [(W[0], "must have"), (RBM(2), "must be a fitted CategoricalRBM")]:
         with pytest.raises(ValueError, match=message):
             CategoricalRBM.from_parameters(components)
-    with pytest.raises(ValueError, match="intercept_visible has shape"):
+    with pytest.raises(ValueError, match="intercept_visible must be"):
         CategoricalRBM.from_parameters(W, c, b[:, :2])
     with pytest.raises(ValueError, match="other categories"):
         CategoricalRBM.from_parameters(rbm, categories=[["a", "b"]] * 4)

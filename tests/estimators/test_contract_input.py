@@ -70,7 +70,7 @@ def test_bad_data(Estimator):
 def test_init_must_have_as_many_columns(Estimator):
     first = learn(small(Estimator), binary_data())
     for n_features in (7, 9):
-        with pytest.raises(ValueError, match=r"init has 8|init does not fit"):
+        with pytest.raises(ValueError, match=r"init has 8|init does not match"):
             learn(small(Estimator, init=first), binary_data(n_features=n_features))
 
 

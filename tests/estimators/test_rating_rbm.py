@@ -142,7 +142,7 @@ def test_zeros_for_what_is_missing_warn(method):
     holes = np.clip(np.rint(ratings(60, 10)[1]), 1, 5)
     zeros = np.nan_to_num(holes)
     fit = getattr(RatingRBM(2, n_iter=1), method)
-    with pytest.warns(UserWarning, match="zeros are read as ratings; mark missing ones by NaN"):
+    with pytest.warns(UserWarning, match="zeros are treated as ratings"):
         fit(zeros)
     centred = np.where(zeros == 0, 0, zeros - 3)  # zero is one of the answers
     with warnings.catch_warnings():

@@ -431,7 +431,7 @@ def test_bad_input(Wrapper):
     with pytest.raises(ValueError, match="estimator"):  # it has no draws of ratings
         Wrapper(RatingRBM()).fit(bits())
     if Wrapper is RBMOutlierDetector:
-        with pytest.raises(ValueError, match="share of outliers"):
+        with pytest.raises(ValueError, match="fraction of outliers"):
             Wrapper(contamination="auto").fit(bits())
     fitted = Wrapper(RBM(2, n_iter=1, inference=Gibbs(n_chains=5))).fit(bits(20))
     method = fitted.transform if Wrapper is RBMImputer else fitted.predict

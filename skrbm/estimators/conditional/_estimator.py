@@ -1,4 +1,4 @@
-"""Conditional machine: structured prediction of binary outputs, or of one label, from features."""
+"""Conditional RBM: structured prediction of binary outputs, or of one label, from features."""
 
 from numbers import Integral
 from typing import ClassVar
@@ -60,56 +60,61 @@ class ConditionalRBM(
     CallbackSupportMixin,
     Estimator,
 ):
-    """Conditional restricted Boltzmann machine: joint prediction of many binary outputs.
+    """Conditional restricted Boltzmann machine for the joint prediction of many binary outputs.
 
-    Outputs v and hidden units h are binary and share couplings; features x move their biases:
-    p(v, h | x) ∝ exp(h' W v + v' (A x + b) + h' (B x + c)), with W = ``components_``,
-    A = ``coef_visible_``, B = ``coef_hidden_``, b = ``intercept_visible_`` and
-    c = ``intercept_hidden_`` (Eq. 3 of [1]_). Targets are binary outputs in two dimensions, such
-    as labels or the pixels of an image, or one label in one dimension, whose classes exclude each
-    other. Scale X, such as by StandardScaler.
+    Outputs v and hidden units h are binary and coupled, and their biases depend on the features x:
+    p(v, h | x) ∝ exp(h' W v + v' (A x + b) + h' (B x + c)), with W = ``components_``, A =
+    ``coef_visible_``, B = ``coef_hidden_``, b = ``intercept_visible_`` and c =
+    ``intercept_hidden_`` (Eq. 3 of [1]_). A two-dimensional target has binary outputs, such as
+    labels or the pixels of an image; a one-dimensional target is a single label with mutually
+    exclusive classes. Scale X first, for example with StandardScaler.
 
     Read more in the :ref:`User Guide <conditional_rbm>`.
 
     Parameters
     ----------
     n_components : int, default=256
-        Number of binary hidden units; 0 is logistic regression.
+        Number of binary hidden units; with 0 the model is logistic regression.
     objective : {"likelihood", "perceptron", "margin", "marginal_margin"}, default="likelihood"
-        The log-likelihood of the targets (MLE); CD-PercLoss [2]_; or the latent structured SVM [3]_
-        (LSSVM), which maximizes over outputs and hidden units, and the marginal one [4]_ (MSSVM),
-        which sums hidden units out, with the Hamming loss, which for one label is 1 if it is wrong.
+        "likelihood" maximizes log p(y | x). "perceptron" is CD-PercLoss [2]_. "margin" is the
+        latent structured SVM [3]_, which maximizes over outputs and hidden units, and
+        "marginal_margin" the marginal structured SVM [4]_, which maximizes over outputs with the
+        hidden units summed out. Both margins use the Hamming loss; for a single label this is 1 if
+        the label is wrong.
     inference : {"auto", "bp", "mean_field", "cd", "gibbs", "tap", "tap3", "adaptive_tap", \
             "relaxed_bp"} or object, default="auto"
-        Method for the expectations in the objective: belief propagation, mean field, Gibbs
-        sampling, or another fixed point, by name, or an object of :mod:`skrbm.inference` such as
-        ``BeliefPropagation(damping=0.5, max_iter=50)``. A fixed point given by name makes at most 7
-        sweeps more than the number of the epoch, up to 100 (Sec. 6 of [1]_), and in predictions as
-        in the last epoch. "cd" is CD-1, ``Gibbs(10, start="data")`` is CD-10, and the chains of
-        ``Gibbs(10)`` start at a draw from the biases. "perceptron" takes only Gibbs sampling, with
-        ten steps by "gibbs" and one by "cd", both from the biases, and the margins only "bp";
-        "auto" is "gibbs" for the perceptron and "bp" for the others.
+        How the expectations in the objective are computed: by belief propagation, mean field, Gibbs
+        sampling or another fixed point, given by name or as an object of :mod:`skrbm.inference`,
+        such as ``BeliefPropagation(damping=0.5, max_iter=50)``. "auto" is "gibbs" for
+        ``objective="perceptron"``, and "bp" for the others.
+
+        A fixed point given by name makes at most n + 7 sweeps in epoch n, but not more than 100
+        (Sec. 6 of [1]_); predictions use the number of the last epoch. "cd" is CD-1, and
+        ``Gibbs(10, start="data")`` is CD-10; the chains of ``Gibbs(10)`` start at draws from the
+        biases. "perceptron" requires Gibbs sampling, with ten steps for "gibbs" and one for "cd",
+        both from draws from the biases. The margins require "bp".
     decision : {"marginals", "joint"} or None, default=None
-        How ``predict`` decides: each output by its marginal probability, for the fewest wrong
-        outputs, or all at the maximum of their joint probability, hidden units summed out. Up to 14
-        outputs all values are tried; beyond that mixed-product belief propagation looks for the
-        maximum. None follows the objective.
+        How ``predict`` decides. "marginals" decides each output by its marginal probability, which
+        minimizes the expected number of wrong outputs. "joint" maximizes the joint probability of
+        all outputs, with the hidden units summed out: exactly for at most 14 outputs, by trying all
+        their values, and otherwise approximately, by mixed-product belief propagation. None depends
+        on the objective (:meth:`predict`).
     {optimizer}
-        A name stands for one with ``alpha=0.0`` and ``schedule="linear"``. The penalty is on W, A
-        and B. Gradients are not centred.
+        Given by name, the optimizer has ``alpha=0.0`` and ``schedule="linear"``. The penalty
+        applies to W, A and B. Gradients are not centered.
     {learning_rate = "auto"}
-        Reasonable numbers lie between 5e-3 and 0.5.
+        Reasonable fixed values lie between 5e-3 and 0.5.
     {batch_size = 100, n_iter = 50}
     early_stopping : bool or EarlyStopping, default=True
-        As in :class:`RBM`, by the error of validation rows, the fraction of wrong outputs.
+        As in :class:`RBM`, but by the fraction of wrong outputs in the validation rows.
     init : "random" or fitted ConditionalRBM, default="random"
         Initial parameters. "random" draws W from N(0, 1 / max(1, n)), where n is the mean number of
-        outputs that are 1 in a row, and B from N(0, 1 / n_features), with A = 0 and b the log-odds
-        of the targets. Of a fitted estimator all parameters are copied, or A and b if it has no
-        hidden units (logistic regression).
+        outputs per row that are 1, and B from N(0, 1 / n_features), with A = 0 and b equal to the
+        log-odds of the targets. The parameters of a fitted estimator are copied; if it has no
+        hidden units (logistic regression), only A and b are.
     {warm_start, verbose}
     random_state : int, RandomState instance or None, default=None
-        Determines initial weights, the order of rows and the chains.
+        Determines the initial weights, the order of the rows and the chains.
 
     Attributes
     ----------
@@ -123,15 +128,15 @@ class ConditionalRBM(
         Biases of the outputs.
     {intercept_hidden_}
     classes_ : ndarray of shape (n_classes,)
-        Classes of a label, or the numbers of the outputs.
+        Classes of a single label; 0, 1, ... for binary outputs.
     n_outputs_ : int
-        Number of outputs; of a label the number of classes, and 1 if they are two.
+        Number of binary outputs. For a single label, the number of classes, or 1 if there are two.
     n_sweeps_ : int
-        Largest number of sweeps of inference in the last epoch, and in predictions.
+        Maximum number of sweeps of inference in the last epoch, and in predictions.
     {n_iter_}
     history_ : dict of list
-        For each epoch ``epoch``, ``learning_rate``, ``time`` (s), ``converged`` of a fixed point or
-        ``updated`` of the perceptron (fractions of rows), and, with early stopping,
+        For each epoch ``epoch``, ``learning_rate``, ``time`` (s); with a fixed point ``converged``,
+        and with the perceptron ``updated`` (fractions of rows); with early stopping
         ``validation_error``.
     {n_features_in_, feature_names_in_}
 
@@ -215,15 +220,16 @@ class ConditionalRBM(
     @with_callbacks
     @learns
     def fit(self, X, y, sample_weight=None):
-        """Fit the machine to features and targets.
+        """Fit the model to features and targets.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,)
-            Binary outputs, NaN where one is not known and so latent; or one label.
+            Binary outputs, or one label. Outputs that are NaN are unknown, and treated as latent
+            variables.
         sample_weight : array-like of shape (n_samples,), default=None
-            How many rows each row stands for; fractions are met on average over the epochs.
+            Number of rows that each row stands for; fractions hold on average over the epochs.
 
         Returns
         -------
@@ -232,7 +238,7 @@ class ConditionalRBM(
         Raises
         ------
         DivergenceError
-            If parameters stop being finite. As after Ctrl-C, those of the last complete epoch stay.
+            If the parameters diverge. As after Ctrl-C, those of the last complete epoch are kept.
         """
         progress, resumes = prepare_fit(self)
         rows = self._rows(X, y, sample_weight, resumes)
@@ -249,7 +255,7 @@ class ConditionalRBM(
         if stopping is not None:
             index, validation = rows.split(stopping.validation_fraction, training.rng, index)
             if rows.has_missing and np.isnan(rows.V[rows.index[validation]]).all():
-                raise ValueError("early_stopping needs a known target in the validation rows")
+                raise ValueError("early_stopping requires a known target in the validation rows")
         monitor = ErrorMonitor(self._decision, rows, validation, stopping)
         options = {"n_iter": int(self.n_iter), "monitor": monitor, **callbacks}
         self._train(training, rows, index, rows.total, **options)
@@ -264,7 +270,7 @@ class ConditionalRBM(
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,)
         classes : array-like of shape (n_classes,), default=None
-            All classes that one label will ever have; the first call must give them.
+            All classes that a single label can have; required in the first call.
         sample_weight : array-like of shape (n_samples,), default=None
             As in :meth:`fit`.
 
@@ -286,11 +292,11 @@ class ConditionalRBM(
         weights, X, y = rows_with_weight(sample_weight, X, y)
         if not resumes:
             if partial and classes is None and y.ndim == 1:
-                raise ValueError("the first call of partial_fit needs the classes of the label")
+                raise ValueError("classes must be passed on the first call to partial_fit")
             self._targets = targets_of(y, classes, one_unit=True)
         elif classes is not None and not np.array_equal(np.unique(classes), self._targets.classes):
             raise ValueError(
-                f"classes={classes} are not those of this machine, {self._targets.classes}"
+                f"classes={classes} differ from those of the first call, {self._targets.classes}"
             )
         return LabelledRows(X, self._targets.encode(y), weights)
 
@@ -322,15 +328,15 @@ class ConditionalRBM(
         first = self.init
         if not hasattr(first, "coef_visible_"):
             raise ValueError(
-                f"init must be a fitted ConditionalRBM, and {type(first).__name__} is not fitted, "
-                "or is not one; GridSearchCV and others need it in a sklearn.frozen.FrozenEstimator"
+                f"init must be a fitted ConditionalRBM, got {first!r}; in a meta-estimator such as "
+                "GridSearchCV, wrap it in sklearn.frozen.FrozenEstimator"
             )
         coupled = first.components_.shape[0] > 0
         names = PARAMETERS if coupled else ("coef_visible", "intercept_visible")
         try:
             return with_parameters(machine, {name: getattr(first, f"{name}_") for name in names})
         except ValueError as error:
-            raise ValueError(f"init does not fit X, y and n_components: {error}") from error
+            raise ValueError(f"init does not match X, y or n_components: {error}") from error
 
     def _train(self, training, rows, index, n_rows, **options):
         """Learn from rows at some positions, with the automatic penalty for ``n_rows``."""
@@ -383,16 +389,16 @@ class ConditionalRBM(
         classes=None,
         **params,
     ):
-        """Build a fitted machine from arrays.
+        """Create a fitted estimator from arrays.
 
         Parameters
         ----------
         components : array-like of shape (n_components, n_outputs)
         coef_visible, coef_hidden, intercept_visible, intercept_hidden : array-like, default=None
-            As the attributes; default: zeros, but one of the coefficients must be given.
+            As the attributes; by default zeros, but one of the coefficients must be given.
         classes : array-like of shape (n_classes,), default=None
-            If the target is one label: its classes, sorted, one for each output, or two of one
-            output, by default (0, 1).
+            If the target is a single label, its sorted classes: one for each output, or two if
+            there is one output, by default (0, 1).
         **params
             Parameters of the estimator other than ``n_components``.
 
@@ -422,7 +428,7 @@ class ConditionalRBM(
 
     @property
     def machine_(self):
-        """The fitted parameters as a machine, which shares their memory."""
+        """The fitted parameters as a :class:`~skrbm.machine.Machine`, without copies."""
         check_is_fitted(self, "components_")
         units = self._targets.unit, Bernoulli()
         return ConditionalMachine(units, *(getattr(self, f"{name}_") for name in PARAMETERS))
@@ -456,11 +462,12 @@ class ConditionalRBM(
         return tuple(xp.concat([part[i] for part in parts], axis=0) for i in (0, 1))
 
     def predict(self, X):
-        """Predict the targets as ``decision`` says, by default as the objective trains for.
+        """Predict the targets, as determined by ``decision``.
 
-        That is each output by its marginal probability ("likelihood", "perceptron"), all outputs
-        and hidden units at their joint maximum ("margin"), or all outputs at theirs
-        ("marginal_margin"). Where training samples, inference is mean field.
+        By default the decision is the one for which the objective trains: each output by its
+        marginal probability ("likelihood", "perceptron"), the joint maximum over all outputs and
+        hidden units ("margin"), or the joint maximum over the outputs ("marginal_margin"). If the
+        model was trained by sampling, inference is by mean field.
 
         Parameters
         ----------
@@ -474,7 +481,7 @@ class ConditionalRBM(
         return self._targets.decode(logits)
 
     def decision_function(self, X):
-        """Compute the values by which :meth:`predict` decides.
+        """Compute the values on which the decisions of :meth:`predict` are based.
 
         Parameters
         ----------
@@ -484,8 +491,8 @@ class ConditionalRBM(
         -------
         logits : array of shape (n_samples, n_outputs), or (n_samples,) for a label of two classes
             Log-odds of each output, or log-probabilities of each class. With a margin or a joint
-            decision, the largest log-weight with the output at 1, less that with it at 0; of
-            several classes with a margin, normalized largest log-weights with each.
+            decision, the largest log-weight with the output at 1 minus that with the output at 0;
+            for several classes with a margin, the largest log-weight with each class, normalized.
         """
         logits, _ = self._infer(X, self.decision)
         return self._targets.decision(logits)
@@ -500,8 +507,9 @@ class ConditionalRBM(
         Returns
         -------
         P : array of shape (n_samples, n_outputs) or (n_samples, n_classes)
-            p(y_i = 1 | x) of each output, approximate as the inference is; with a margin by
-            sum-product belief propagation.
+            p(y_i = 1 | x) for each output, as approximated by ``inference``, or by sum-product
+            belief propagation if the objective is a margin. For a single label, p(y | x) for each
+            class.
         """
         logits, _ = self._infer(X, "marginals")
         return self._targets.probabilities(logits)
@@ -516,7 +524,7 @@ class ConditionalRBM(
         Returns
         -------
         H : array of shape (n_samples, n_components)
-            Numbers between 0 and 1.
+            Values between 0 and 1.
         """
         _, hidden = self._infer(X, "marginals")
         return hidden
@@ -525,20 +533,26 @@ class ConditionalRBM(
     def score_samples(self, X, y=None):
         """Compute the log-probability of targets given features.
 
-        log Z is exact for one label, and where outputs or hidden units are at most 12; elsewhere it
-        is the Bethe approximation, which is no bound: the result may exceed 0.
+        log Z is exact for a single label, and if there are at most 12 outputs or at most 12 hidden
+        units. Otherwise it is the Bethe approximation, which is not a bound: the result may exceed
+        0.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,), \
                 default=None
-            Default: the machine's own prediction.
+            By default the prediction of the model.
 
         Returns
         -------
         log_probability : array of shape (n_samples,)
             log p(y | x) in nats, float64.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If belief propagation does not converge in some rows.
         """
         y = self.predict(X) if y is None else y
         machine, X = self.machine_, check_data(self, X)
@@ -551,19 +565,19 @@ class ConditionalRBM(
         return namespace(parts[0]).concat(parts, axis=0)
 
     def score(self, X, y, sample_weight=None):
-        """Compute the accuracy of :meth:`predict`: all outputs of a row must be right.
+        """Compute the subset accuracy: the fraction of rows with all outputs predicted correctly.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,)
-            Outputs that are NaN are ignored, and so are rows without a known output.
+            Outputs that are NaN are ignored, as are rows without any known output.
         sample_weight : array-like of shape (n_samples,), default=None
 
         Returns
         -------
         score : float
-            Fraction of the rows that are right.
+            Fraction of rows predicted correctly.
         """
         check_is_fitted(self, "components_")
         y = check_targets(y, X, type(self).__name__)
@@ -573,21 +587,21 @@ class ConditionalRBM(
         known = ~np.isnan(self._targets.encode(y))
         rows = known.any(axis=1)
         if not rows.any():
-            raise ValueError("y contains NaN alone, and no prediction can be scored")
+            raise ValueError("y contains only NaN, so no prediction can be scored")
         right = ((y == predicted) | ~known).all(axis=1)
         return float(np.average(right[rows], weights=None if weights is None else weights[rows]))
 
     @one_blas_thread
     def sample(self, X, n_samples=1, *, n_steps=100, random_state=None):
-        """Draw targets given features: by Gibbs sampling, or for one label from its probabilities.
+        """Draw targets given features, by Gibbs sampling or, for a single label, from p(y | x).
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples_X, n_features)
         n_samples : int, default=1
-            Draws for each row of X.
+            Number of draws for each row of X.
         n_steps : int, default=100
-            Sweeps of the chain of each draw, which starts at a draw without hidden units.
+            Number of Gibbs sweeps for each draw, starting at a draw from the biases of the outputs.
         random_state : int, RandomState instance or None, default=None
 
         Returns
@@ -607,7 +621,7 @@ class ConditionalRBM(
         return namespace(drawn).reshape(drawn, shape)
 
     def impute(self, X, y):
-        """Fill missing outputs with their prediction given the features and the other outputs.
+        """Replace missing outputs by predictions given the features and the other outputs.
 
         Parameters
         ----------
@@ -618,11 +632,11 @@ class ConditionalRBM(
         Returns
         -------
         Y : array of shape (n_samples, n_outputs)
-            Integers: what was given, and predictions as of :meth:`predict` elsewhere.
+            The given outputs as integers, with predictions as in :meth:`predict` elsewhere.
         """
         machine, given, X = self.machine_, X, check_data(self, X)
         if self._targets.ndim == 1:
-            raise ValueError("impute needs outputs, and this machine was fitted to one label")
+            raise ValueError("impute requires binary outputs, not a single label")
         V = self._targets.encode(check_targets(y, X, type(self).__name__))
         V, observed = known_values(V, np.arange(X.shape[0]), machine.components)
         if observed is None:

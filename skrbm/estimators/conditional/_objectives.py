@@ -151,8 +151,8 @@ def log_partitions(given):
             break
     else:
         warnings.warn(
-            f"belief propagation did not converge in {len(rows)} of {n} rows, whose "
-            "log-probabilities are unreliable; a larger alpha keeps the weights smaller",
+            f"belief propagation did not converge in {len(rows)} of {n} rows, so their "
+            "log-probabilities are unreliable; increase alpha to get smaller weights",
             ConvergenceWarning,
             stacklevel=4,  # beyond this, score_samples and its wrapper
         )
@@ -190,7 +190,7 @@ class Likelihood(Objective):
     def __post_init__(self):
         if getattr(self.method, "product", "sum") != "sum":
             raise ValueError(
-                f"objective='likelihood' needs product='sum', and inference is {self.method}"
+                f"objective='likelihood' needs product='sum', got inference={self.method}"
             )
         self.method.check_marginals()
 
@@ -306,7 +306,7 @@ def make_objective(name, inference, n_sweeps):
             return kind(NaiveMeanField(max_iter=n_sweeps, tol=_TOL), method)
     takes = kinds[0].takes
     raise ValueError(
-        f"objective={name!r} does not work with inference={inference!r}; it takes one of "
+        f"inference={inference!r} is not supported for objective={name!r}; use one of "
         f"{method_names(takes)} or a {takes.__name__} object"
     )
 

@@ -1,4 +1,4 @@
-"""Binary machine that grows unit by unit, as long as the data support more units."""
+"""Binary RBM that grows unit by unit, for as long as the data support more units."""
 
 import copy
 import warnings
@@ -49,11 +49,10 @@ class FrankWolfeRBM(DensityModel):
     """Restricted Boltzmann machine whose number of hidden units is learned.
 
     Units are inserted one by one, by the Frank-Wolfe algorithm on the convex problem of learning a
-    distribution of hidden units (Alg. 1 of [1]_):
-    log p(v) = Σ_j m_j softplus(w_j' v + c_j) + b' v - log Z, with W = ``components_``,
-    c = ``intercept_hidden_``, b = ``intercept_visible_`` and multiplicities m =
-    ``multiplicities_`` > 0, at most 1 with the default ``temperature``. If all multiplicities are
-    1 it is an ordinary RBM.
+    distribution of hidden units (Alg. 1 of [1]_): log p(v) = Σ_j m_j softplus(w_j' v + c_j) + b' v
+    - log Z, with W = ``components_``, c = ``intercept_hidden_``, b = ``intercept_visible_`` and
+    multiplicities m = ``multiplicities_`` > 0, at most 1 with the default ``temperature``. If all
+    multiplicities are 1, the model is an ordinary RBM.
 
     Read more in the :ref:`User Guide <frank_wolfe_rbm>`.
 
@@ -62,44 +61,45 @@ class FrankWolfeRBM(DensityModel):
     max_components : int, default=700
         Maximum number of hidden units, including those of ``init``.
     alpha : float, default=0.01
-        Strength λ of the penalty λ/2 Σ m_j (||w_j||² + c_j²), with which a new unit is found.
+        Strength λ of the penalty λ/2 Σ m_j (||w_j||² + c_j²), which is used to find new units.
     step : {"joint", "line_search", "1/t"}, default="joint"
-        What follows an insertion. "joint": the weights and the bias of the unit are multiplied by
-        the best multiplicity, so that it is one whole unit; then all units are trained by CD-10,
-        with ``SGD()`` and its own penalty. The others leave the units as they are and refit the
-        visible biases, as in [1]_: with "line_search" the multiplicity is the best one in [0, 1],
-        with "1/t" it is 1, which overshoots where ``alpha`` is small for the data.
+        What happens when a unit is inserted. "joint" multiplies the weights and the bias of the
+        unit by the best multiplicity, so that it becomes one whole unit, and then trains all units
+        by CD-10, with ``SGD()`` and its default penalty. The others leave the units unchanged and
+        refit the visible biases, as in [1]_: "line_search" takes the best multiplicity in [0, 1],
+        and "1/t" takes 1, which overshoots if ``alpha`` is small for the data.
     temperature : {"n_components", "learn"} or float, default="n_components"
-        Sum of the multiplicities. "n_components" leaves it free; "learn" adds a line search over it
-        after each insertion by "line_search"; a number is an upper bound, and a new unit takes its
-        multiplicity from the others, with "line_search" or "1/t".
+        Sum of the multiplicities. "n_components" leaves it free. "learn" adds a line search over it
+        after each insertion, with ``step="line_search"``. A number is an upper bound, from which on
+        a new unit takes its multiplicity from the others; not with ``step="joint"``.
     away_steps : bool, default=False
-        Whether a unit may be shrunk or removed where that is steeper than inserting one; not with
+        Whether a unit may be shrunk or removed if that is steeper than inserting one; not with
         ``step="joint"``.
     inference : {"gibbs", "exact"} or Gibbs, default="gibbs"
-        How expectations under the model are computed: by chains, which are annealed again from
-        independent units after every step, or every fifth if ``step`` is not "joint"; or by a sum
-        over all configurations of at most 20 visible units. "gibbs" is
-        ``Gibbs(n_steps=10, n_chains=1000)``, with as many other chains, from which the length of a
-        step is estimated. More visible units need more chains.
+        How expectations under the model are computed. "exact" sums over all configurations of at
+        most 20 visible units. "gibbs" is ``Gibbs(n_steps=10, n_chains=1000)``, with as many
+        additional chains from which the length of a step is estimated; use more chains for more
+        visible units. The chains are annealed again from independent units after every step, or
+        every fifth step if ``step`` is not "joint".
     tol : float, default=1e-3
-        Smallest derivative of the penalised log-likelihood by the multiplicity of a unit for which
-        it is inserted, in nats; also the duality gap at which growth stops, if ``temperature`` is a
-        number.
+        A unit is inserted only if the derivative of the penalized log-likelihood with respect to
+        its multiplicity is at least this large, in nats. If ``temperature`` is a number, also the
+        duality gap at which growth stops.
     early_stopping : bool, EarlyStopping or "free_energy_gap", default=True
-        Whether to hold out validation rows, to stop when steps no longer raise their mean
-        log-likelihood, and to keep the best machine. True is ``EarlyStopping(5, tol=0.01)``.
+        Whether to hold out validation rows, stop when steps no longer increase their mean
+        log-likelihood, and keep the best model. True is ``EarlyStopping(5, tol=0.01)``.
         "free_energy_gap" is the criterion of [1]_, in which log Z cancels: a step is bad if the
-        mean log-likelihood of training rows less that of validation rows exceeds its minimum by a
-        nat.
+        difference between the mean log-likelihoods of training and validation rows exceeds its
+        minimum by 1 nat.
     init : "independent", fitted estimator or (components, intercept_hidden, \
             intercept_visible), default="independent"
         Initial model: independent visible units, or any binary RBM.
     {warm_start}
     verbose : int, default=0
-        Whether to print a line for each step, with the time left until ``max_components``.
+        If not 0, print a line for each step, with the time left until ``max_components``.
     random_state : int, RandomState instance or None, default=None
-        Determines validation rows, starts, chains, and the seed of log Z in ``score_samples``.
+        Determines the validation rows, the starts, the chains, and the seed with which
+        ``score_samples`` estimates log Z.
 
     Attributes
     ----------
@@ -118,14 +118,14 @@ class FrankWolfeRBM(DensityModel):
         nats), ``duality_gap``, ``multiplicity`` (of the inserted or shrunk unit), ``score`` and
         ``validation_score`` (mean log-likelihoods), ``free_energy_gap``, and ``time`` (s).
     stop_reason_ : str
-        Why growth stopped.
+        Why growth stopped, such as "no unit" or "validation".
     n_iter_ : int
         Number of steps.
     {units_, visible_means_, starts_, n_features_in_, feature_names_in_}
 
     See Also
     --------
-    RBM : Training with a given number of hidden units; takes the fitted estimator as ``init``.
+    RBM : Training with a given number of hidden units; accepts this estimator as ``init``.
 
     References
     ----------
@@ -190,7 +190,7 @@ class FrankWolfeRBM(DensityModel):
     @_fit_context(prefer_skip_nested_validation=True)
     @keeps_features
     def fit(self, X, y=None, sample_weight=None):
-        """Grow a machine on data, and choose its size.
+        """Grow a model on data, and choose its size.
 
         Parameters
         ----------
@@ -207,8 +207,8 @@ class FrankWolfeRBM(DensityModel):
         Warns
         -----
         UserWarning
-            If no hidden unit is worth inserting, such as where all rows are equal or there is one
-            column only.
+            If no hidden unit is worth inserting, as when all rows are equal or there is only one
+            column.
         """
         progress, resumes = prepare_fit(self)
         path = self._training if resumes else None
@@ -219,7 +219,7 @@ class FrankWolfeRBM(DensityModel):
             if any(self.path_["n_components"]):
                 reason = "none of those inserted raised the validation score"
             warnings.warn(
-                f"the machine has no hidden unit: {reason}; constant or independent columns need "
+                f"the model has no hidden units: {reason}; constant or independent columns need "
                 f"none{self._advice(', otherwise ')}",
                 stacklevel=5,  # beyond the wrappers of this method
             )
@@ -227,7 +227,7 @@ class FrankWolfeRBM(DensityModel):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def grow(self, X, n_units=1, sample_weight=None):
-        """Insert more units into the fitted machine, without early stopping.
+        """Insert more units into the fitted model, without early stopping.
 
         Parameters
         ----------
@@ -252,7 +252,7 @@ class FrankWolfeRBM(DensityModel):
         self._grow(X, sample_weight, self._training, wanted, early_stopping=False)
         if self.n_components_ < wanted:
             warnings.warn(
-                f"the machine has {self.n_components_} units instead of {wanted}: "
+                f"the model has {self.n_components_} units instead of {wanted}: "
                 f"{STOPS[self.stop_reason_]}{self._advice('; ')}",
                 stacklevel=3,  # beyond scikit-learn's wrapper
             )
@@ -347,10 +347,10 @@ class FrankWolfeRBM(DensityModel):
         if self.temperature == "learn" and self.step == "1/t":
             raise ValueError("temperature='learn' needs step='line_search'")
         if isinstance(self.temperature, Real) and mixture.counts.sum() > self.temperature + 1e-6:
-            raise ValueError(f"the multiplicities exceed temperature={self.temperature} already")
+            raise ValueError(f"the multiplicities already exceed temperature={self.temperature}")
         with np.errstate(over="ignore"):
             if not machine_of(mixture, like).is_finite():
-                raise ValueError(f"parameters of init overflow {like.dtype}, the dtype of X")
+                raise ValueError(f"the parameters of init overflow {like.dtype}, the dtype of X")
         means = to_numpy(rows.means).astype(np.float64)
         before = 0.5 if path is None else to_numpy(self.visible_means_)
         means = np.where(np.isnan(means), before, means)
@@ -387,7 +387,7 @@ class FrankWolfeRBM(DensityModel):
             sampler = resolve(self.inference, Gibbs, n_steps=_STEPS, n_chains=_CHAINS)
             if sampler.start not in (None, "persistent") or sampler.burn_in is not None:
                 raise ValueError(
-                    f"growth needs persistent chains without burn_in, got inference={sampler}"
+                    f"inference must have persistent chains without burn_in, got {sampler}"
                 )
             return SampledModel(sampler, sampler.n_chains or _CHAINS, like, rng)
         if n_visible > MAX_UNITS:
@@ -401,25 +401,25 @@ class FrankWolfeRBM(DensityModel):
 
     @one_blas_thread
     def truncate(self, n_components):
-        """Return a smaller machine of the path.
+        """Return a smaller model from the path.
 
         Parameters
         ----------
         n_components : int
-            Number of units; the last machine of this size on ``path_`` is taken, which may be the
-            first machine.
+            Number of units. The last model of this size on the path is returned, which may be the
+            initial model.
 
         Returns
         -------
         estimator : FrankWolfeRBM
-            Fitted copy; this estimator does not change.
+            A fitted copy; this estimator is unchanged.
         """
         check_is_fitted(self, "path_")
         check_count("n_components", n_components, 0)
         sizes = [len(mixture.units) for mixture in self._training.machines]
         if n_components not in sizes:
             raise ValueError(
-                f"no machine on the path has {n_components} units, but {sorted(set(sizes))}"
+                f"no model on the path has {n_components} units; the sizes are {sorted(set(sizes))}"
             )
         n_steps = len(sizes) - 1 - sizes[::-1].index(n_components)
         other, kept = copy.copy(self), self._training.machines[n_steps]
@@ -463,7 +463,7 @@ def _split(rows, fraction, generator):
         chosen = generator.permutation(len(rows))[:n]
         held_out[chosen] = counts[chosen]
     if n >= rows.total:
-        raise ValueError("early_stopping leaves no row to learn from")
+        raise ValueError("early_stopping leaves no rows for training")
     parts = []
     for weights in (counts - held_out, held_out):
         some = np.flatnonzero(weights)

@@ -170,7 +170,7 @@ def test_score_asks_for_known_outputs_alone():
     assert_allclose(crbm.score(X, holes, weights), expected, rtol=1e-12)
     scores = cross_val_score(small(), X, holes, cv=KFold(3), error_score="raise")
     assert scores.shape == (3,) and np.isfinite(scores).all()
-    with pytest.raises(ValueError, match="y contains NaN alone"):
+    with pytest.raises(ValueError, match="y contains only NaN"):
         crbm.score(X, np.full(Y.shape, np.nan))
 
 
