@@ -203,23 +203,23 @@ def _gaussian(machine, state):
 
 @dataclass(frozen=True)
 class AdaptiveTAP(FixedPoint):
-    """Adaptive TAP, for any kinds of units and any number of layers.
+    """Adaptive TAP, which does not assume that the weights are independent of each other.
 
-    The units and a Gaussian distribution with the machine's weights are updated in turn. The units
-    give means and variances under the fields and precisions they receive. The Gaussian with these
-    means and variances gives new fields and precisions, until both agree. The method is exact for
-    Gaussian units, and better than TAP if the weights are not independent of each other. A sweep
-    inverts a matrix as large as the smaller side for each row, so it takes hundreds of times as
-    long as a sweep of TAP.
+    The units and a Gaussian distribution with the weights of the model are updated in turn: the
+    units compute their means and variances under the fields and precisions they receive, and the
+    Gaussian with these means and variances gives new fields and precisions, until both agree. The
+    method supports any number of layers. It is exact for Gaussian units, and more accurate than TAP
+    if the weights are correlated. For each row, a sweep inverts a matrix as large as the smaller
+    layer, so it takes tens to hundreds of times as long as a sweep of TAP.
 
-    If the Gaussian's precision matrix is not positive definite, the step is rejected. A careful
-    step replaces it, with the reactions of TAP and with the variances halved until the matrix is
-    positive definite. A row whose last step was rejected has not converged.
+    If the precision matrix of the Gaussian is not positive definite, the step is rejected and
+    replaced by a careful one, with the reactions of TAP and with the variances halved until the
+    matrix is positive definite. A row whose last step was rejected has not converged.
 
     Parameters
     ----------
     max_iter, tol, damping, start, n_starts : as in :class:`FixedPoint`
-        The default of ``damping`` is 0.5.
+        ``damping`` is 0.5 by default.
     """
 
     needs = Needs(units=("takes_precision",))

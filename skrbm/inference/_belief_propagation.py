@@ -47,17 +47,18 @@ class Messages(NamedTuple):
 class BeliefPropagation(FixedPoint):
     """Belief propagation between binary visible and hidden units.
 
-    Exact where the nonzero couplings form a tree. Elsewhere it sums, to all orders, the loops of
-    couplings that go forth and back along the same edges, of which TAP has the second order.
+    The method is exact if the nonzero weights form a tree. Otherwise it includes, to all orders,
+    the terms that go back and forth along the same edge, which TAP includes to second order.
 
     Parameters
     ----------
     max_iter, tol, damping, start, n_starts : as in :class:`FixedPoint`
-        ``tol`` also bounds the square of the largest change of a belief in log-odds, over 100 or
-        the belief's size: means of saturated units do not change while messages pass through these.
+        ``tol`` also bounds the square of the largest change of a belief in log-odds, relative to
+        100 or the size of the belief, since the means of saturated units do not change while
+        messages pass through them.
     product : {"sum", "max", "mixed"}, default="sum"
-        "sum" for marginals; "max" for the most probable configuration of all units; "mixed" for
-        that of the visible units, the hidden ones summed over. Learning wants "sum".
+        "sum" computes marginals, as needed in training; "max" finds the most probable configuration
+        of all units; "mixed" finds that of the visible units, with the hidden units summed out.
     """
 
     needs = Needs(units=("is_binary",), one_hidden_layer=True)
@@ -91,7 +92,7 @@ class BeliefPropagation(FixedPoint):
     def check_marginals(self):
         if self.product != "sum":
             raise ValueError(
-                f"{self} finds the most probable values; marginals and log Z need product='sum'"
+                f"{self} computes the most probable values; marginals and log Z need product='sum'"
             )
 
     def state_at(self, machine, X):

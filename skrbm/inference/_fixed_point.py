@@ -59,7 +59,7 @@ class Solution(NamedTuple):
     n_iter : array of shape (n_rows,), int64
         Number of sweeps of each row.
     residual : array of shape (n_rows,), float64
-        Distance from a solution, as the method measures it.
+        Distance from a solution, as measured by the method.
     converged : array of shape (n_rows,), bool
         Whether ``residual`` is at most ``tol``.
     """
@@ -76,27 +76,28 @@ SOLUTION_STARTS = ("data", "chains", "tempered", "persistent", "random")
 
 @dataclass(frozen=True)
 class FixedPoint(InferenceMethod):
-    """Deterministic inference: a map whose fixed points are the marginals.
+    """Deterministic inference by a map whose fixed points give the marginals.
 
-    Subclasses are frozen dataclasses of hyper-parameters. Every array in a state has rows first.
+    Subclasses are frozen dataclasses of hyperparameters. The first axis of every array in a state
+    is that of the rows.
 
     Parameters
     ----------
     max_iter : int, default=10
-        Maximum number of sweeps. Ten are enough in training; more take time without improving the
-        likelihood. :mod:`skrbm.evaluation` iterates to convergence.
+        Maximum number of sweeps per mini-batch in training, where more than ten cost time without
+        improving the likelihood. :mod:`skrbm.evaluation` iterates to convergence.
     tol : float, default=1e-8
         A row has converged when the mean squared change of its means is at most this.
     damping : float in [0, 1), default=0.0
-        Weight of the old state in each new one.
+        Weight of the old state in each new state.
     start : {"data", "chains", "tempered", "persistent", "random"} or None, default=None
-        Where solutions are looked for in learning. "data": the last rows of data (the choice of
-        Tramel et al. 2018). "chains": states of persistent Gibbs chains. "tempered": states of
-        chains that also exchange with samples of earlier machines of the training. "persistent":
-        the last solutions. "random": draws of independent units. None is the choice of the
-        estimator.
+        Where the iterations start in training. "data": at the rows of the last batch (the choice of
+        Tramel et al. 2018). "chains": at the states of persistent Gibbs chains. "tempered": at the
+        states of chains that also exchange with samples of earlier models of the same training.
+        "persistent": at the last solutions. "random": at draws of independent units. None lets the
+        estimator choose.
     n_starts : int or None, default=None
-        Number of solutions for each batch in learning; None is ``batch_size`` of the estimator, or
+        Number of solutions per mini-batch in training; None is ``batch_size`` of the estimator, or
         the number of rows if that is smaller.
     """
 
@@ -171,8 +172,8 @@ class FixedPoint(InferenceMethod):
 def solve(method, machine, state, *, max_iter=None, tol=None, damping=None):
     """Iterate a fixed point until each row has converged.
 
-    A converged row leaves the computation at once; on a device after ten sweeps, and up to ten
-    sweeps are made without waiting for the device.
+    Converged rows are removed from the computation, at once on the CPU and every ten sweeps on a
+    device, which is not synchronized in between.
 
     Parameters
     ----------
@@ -180,7 +181,7 @@ def solve(method, machine, state, *, max_iter=None, tol=None, damping=None):
     machine : Machine
         If its units have parameters for each row, these are the rows of the state.
     state : NamedTuple
-        Where to start; every array has rows first.
+        Where to start; the first axis of every array is that of the rows.
     max_iter, tol, damping : optional
         Replace those of the method. A row has converged when its residual is at most ``tol``. The
         new state is ``damping`` times the old one plus (1 - damping) times the result of the map.
@@ -224,8 +225,8 @@ def finished_rows(method, machine, state, max_iter, tol, damping):
 def solve_to_convergence(method, machine, state, *, tol=1e-12):
     """Iterate a fixed point to convergence, for evaluation.
 
-    Rows that do not converge mostly oscillate between two states; they continue with more damping,
-    which has the same fixed points. Damped rows whose log Z is not finite are given up.
+    Rows that do not converge usually oscillate between two states; they are continued with more
+    damping, which has the same fixed points. Damped rows whose log Z is not finite are abandoned.
 
     ``tol`` is the largest residual of a sweep without damping, unless the method's own is smaller.
     """

@@ -1,4 +1,4 @@
-"""Block Gibbs sampling, in learning with persistent chains (PCD), at the data (CD), or others.
+"""Block Gibbs sampling, in training with persistent chains (PCD), at the data (CD), or others.
 
 With hidden units that do not sample their own distribution, a sweep is a proposal, which is
 accepted or rejected (Metropolis-Hastings; Sec. 3.3 of Ping, Liu and Ihler 2016).
@@ -18,9 +18,10 @@ class Gibbs(Sampler):
     Parameters
     ----------
     n_steps : int, default=1
-        Sweeps over the layers for each batch in learning: the k of CD-k.
+        Number of sweeps over the layers per mini-batch in training, the k of CD-k.
     n_chains, start, burn_in : as in :class:`Sampler`
-        ``Gibbs(start="persistent")`` is also called "pcd", ``Gibbs(start="data")`` "cd".
+        Estimators also accept "pcd" for ``Gibbs(start="persistent")``, and "cd" for
+        ``Gibbs(start="data")``.
     """
 
     n_steps: int = 1

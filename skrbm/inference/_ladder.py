@@ -1,9 +1,9 @@
 """Ladders: machines from independent units to one of interest, with samples of each.
 
-Neighbours on a ladder are so much alike that samples of one are often accepted as samples of the
-other. So chains that cannot leave a mode of the last machine can do so by way of the first. The
-rungs are temperatures of one machine (parallel tempering; Geyer 1991, Hukushima and Nemoto 1996),
-or machines that a training has passed through (parallel trajectory tempering; Bereux et al. 2025).
+Neighbours on a ladder are so similar that samples of one are often accepted as samples of the
+other. Chains that cannot leave a mode of the last machine can therefore do so by way of the first.
+The rungs are temperatures of one machine (parallel tempering; Geyer 1991, Hukushima and Nemoto
+1996), or earlier machines of a training (parallel trajectory tempering; Bereux et al. 2025).
 """
 
 from dataclasses import dataclass, replace
@@ -43,15 +43,15 @@ _ROUNDS = 3  # of insertions, at most
 
 @dataclass(frozen=True, eq=False)
 class Ladder:
-    """Machines that lead from independent units to a machine, and samples of each.
+    """Sequence of machines from independent units to a given machine, with samples of each.
 
     Parameters
     ----------
     machines : tuple of Machine
-        With one hidden layer and the same units. The first has independent units (scale 0), and
-        the last is the machine that the ladder is for. Weights may be shared.
+        Machines with one hidden layer and the same units. The first has independent units (scale
+        0), and the last is the machine for which the ladder was built. Weights may be shared.
     samples : tuple of arrays of shape (n_samples, n_visible)
-        Visible values that have the distribution of each machine.
+        Visible values drawn from each machine.
     """
 
     machines: tuple
@@ -71,8 +71,8 @@ class Ladder:
         for layer, unit, other, n, size in zip(*layers, strict=True):
             if n != size or not unit.asks_for(other):
                 raise ValueError(
-                    f"the ladder has {n} {layer} units {unit}, and the machine {size} {other}; "
-                    "build one for this machine by ladder_of(estimator, random_state)"
+                    f"the ladder has {n} {layer} units {unit}, but the model has {size} {other}; "
+                    "build a ladder for this model with ladder_of(estimator, random_state)"
                 )
 
     def below(self, machine, X, rng):
@@ -271,34 +271,36 @@ def _hidden_given(machines, rows):
 def ladder_of(machine, rng, *, visible=None, n_samples=200, n_sweeps=100) -> Ladder:
     """Build a ladder for a machine by annealing.
 
-    Chains are annealed from independent units to the machine. Each rung is placed where 40 % of the
-    exchanges with the rung below should be accepted. Then all rungs are sampled together. A rung is
-    inserted between neighbours that exchange less than half as often, and all are sampled again. Of
-    more than 100 rungs, the last are farther apart. If annealing starts from several kinds of
-    independent units, the last rung of each ladder starts at samples of all of them, and the ladder
-    whose chains then mix best is taken: from some units not all modes can be reached.
+    Chains are annealed from independent units to the machine. Each rung is placed such that 40 % of
+    the exchanges with the rung below should be accepted, and all rungs are sampled together. Where
+    the acceptance is less than half of that, a rung is inserted, and all are sampled again. If more
+    than 100 rungs are needed, the last ones are placed farther apart. If annealing starts from
+    several kinds of independent units, the last rung of each ladder starts at samples of all
+    ladders, and the ladder whose chains mix best is returned, since not all modes can be reached
+    from some units.
 
     Parameters
     ----------
     machine : Machine or estimator
-        With one hidden layer.
+        A machine with one hidden layer.
     rng : Rng, int, RandomState, SeedSequence or None
     visible : Theta, default=None
         Parameters of independent visible units to start from, in addition to the machine's own
-        and, if units are bounded, those of units that know no data.
+        and, if units are bounded, their defaults.
     n_samples : int, default=200
-        Samples of each rung. More than 200 are 200 chains at several times.
+        Number of samples of each rung. If more than 200, they are states of 200 chains at several
+        times.
     n_sweeps : int, default=100
-        Sweeps of all rungs in the end, and again after new rungs.
+        Number of final sweeps of all rungs, which are repeated after rungs are inserted.
 
     Raises
     ------
     TypeError
-        If ``machine`` is neither a Machine nor has one as ``machine_``.
+        If ``machine`` is neither a Machine nor an estimator with the attribute ``machine_``.
     ValueError
-        If the machine has several hidden layers, or ``visible`` are not parameters of its units.
+        If the machine has several hidden layers, or ``visible`` does not match its units.
     DivergenceError
-        If its distribution cannot be normalized.
+        If the distribution of the machine cannot be normalized.
     """
     check_count("n_samples", n_samples, 2)
     check_count("n_sweeps", n_sweeps, 0)

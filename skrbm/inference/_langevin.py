@@ -59,22 +59,24 @@ class Walk(NamedTuple):
 class Langevin(Sampler):
     """Langevin dynamics on the marginal energy (Alg. 1 of Liao et al. 2022).
 
-    Over a run the step size falls as half a cosine.
+    During a run the step size decreases along half a cosine.
 
     Parameters
     ----------
     step_size : float, default=0.5
-        Step size at the start of a run, in the unit that ``step_scale`` names; below 2.
+        Step size at the start of a run, below 2, in the units given by ``step_scale``.
     adjust_after : int or None, default=0
-        Step of a run from which on proposals are accepted or rejected (Eq. 7), so that the steps
-        leave the machine's distribution invariant: 0 for all steps, None for none.
+        Step of a run from which on proposals are accepted or rejected (Eq. 7), which leaves the
+        distribution of the model invariant; 0 adjusts all steps, None none.
     step_scale : {"variance", "mean_variance"}, default="variance"
         Whether step sizes are in units of each visible unit's own variance, or of the mean
-        variance, as printed. The latter is unstable and an error if the variances differ too much.
+        variance, as in the paper. The latter is unstable, and raises an error, if the variances
+        differ too much.
     temperature : float, default=1.0
-        Factor on the variance of the noise. At other temperatures than 1 chains are not those of
-        the machine, and need ``adjust_after=None``. The code that the authors released divides
-        energies by the size of a batch, which is a temperature of that size (512 on MNIST).
+        Factor on the variance of the noise. At temperatures other than 1 the chains do not have the
+        distribution of the model, and ``adjust_after`` must be None. The code released by the
+        authors divides energies by the batch size, which amounts to a temperature of that size (512
+        on MNIST).
     n_steps, n_chains, start, burn_in : as in :class:`Sampler`
 
     References
@@ -99,8 +101,8 @@ class Langevin(Sampler):
         check_number("temperature", self.temperature, above=0)
         if self.temperature != 1 and self.adjust_after is not None:
             raise ValueError(
-                f"temperature={self.temperature!r} needs adjust_after=None, as steps are accepted "
-                "or rejected by the machine's own distribution"
+                f"temperature={self.temperature!r} needs adjust_after=None, since steps are "
+                "accepted or rejected at a temperature of 1"
             )
 
     def at(self, step, n_steps):
@@ -225,13 +227,13 @@ class Langevin(Sampler):
 class GibbsLangevin(Langevin):
     """Alternate Langevin dynamics of v given h with draws of h given v (Alg. 2 of Liao et al.).
 
-    The step size of the K inner steps falls as half a cosine. As each is linear in v, all K are one
-    draw from a normal distribution (Eq. 11).
+    The step size of the K inner steps decreases along half a cosine. Since each step is linear in
+    v, all K together are a single draw from a normal distribution (Eq. 11).
 
     Parameters
     ----------
     step_size, adjust_after, step_scale, temperature : as in :class:`Langevin`
-        With the acceptance of Eq. 12.
+        Proposals are accepted by Eq. 12.
     n_steps, n_chains, start, burn_in : as in :class:`Sampler`
     n_inner_steps : int, default=10
         Number K of Langevin steps given h.

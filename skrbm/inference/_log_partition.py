@@ -39,15 +39,16 @@ class LogPartition(NamedTuple):
     value : float
         log Z, in nats.
     std : float
-        Standard error of ``value``; 0 if it is exact, NaN if it is not known.
+        Standard error of ``value``; 0 if it is exact, NaN if it is unknown.
     ess : float
-        Effective number of the ``n`` independent estimates of Z; NaN if there are none.
+        Effective sample size of the ``n`` independent estimates of Z; NaN if there are none.
     n : int or None
-        Number of independent estimates of Z whose mean ``value`` is the logarithm of: chains of
-        :class:`AIS`, runs of :class:`SMC`, chains of :class:`~skrbm.inference.Tempering`.
+        Number of independent estimates of Z, which are averaged: chains of :class:`AIS`, runs of
+        :class:`SMC`, or chains of :class:`~skrbm.inference.Tempering`.
     acceptance : float
-        Mean probability of exchanges of the two neighbours of a ladder that exchange least often,
-        of :class:`~skrbm.inference.Tempering`; else NaN. Below 0.1 the ladder lacks rungs.
+        With :class:`~skrbm.inference.Tempering`, the lowest acceptance rate of exchanges between
+        two neighbours of the ladder; otherwise NaN. If it is below 0.1, the ladder has too few
+        rungs.
     """
 
     value: float
@@ -58,9 +59,9 @@ class LogPartition(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Interval that contains log Z with a probability of 95 %.
+        """The 95 % confidence interval of log Z.
 
-        By Student's distribution with n - 1 degrees of freedom; NaN if ``std`` is.
+        Based on Student's t distribution with n - 1 degrees of freedom; NaN if ``std`` is NaN.
         """
         if self.std == 0:
             return self.value, self.value
@@ -109,8 +110,8 @@ class _Annealing:
     def log_partition(self, machine, rng, visible=None) -> LogPartition:
         """Estimate log Z by chains from independent units to the machine.
 
-        The estimate of Z is unbiased, so that of log Z is too small on average, and more so for a
-        machine with modes that the chains miss.
+        The estimate of Z is unbiased, so that of log Z is too small on average, especially if the
+        chains miss modes of the machine.
 
         Parameters
         ----------
@@ -118,7 +119,7 @@ class _Annealing:
         rng : Rng
         visible : Theta, default=None
             Parameters of independent visible units to start from, in addition to the machine's own
-            and, if units are bounded, those of units that know no data.
+            and, if units are bounded, their defaults.
         """
         bases = [uncoupled(machine, theta) for theta in own_bases(machine, visible)]
         return self._forward(machine, bases, rng)
@@ -127,8 +128,8 @@ class _Annealing:
     def reverse_log_partition(self, machine, rng, samples, visible=None) -> LogPartition:
         """Estimate log Z by chains from samples of the machine to independent units.
 
-        With samples from the machine itself, the estimate of 1 / Z has no bias, and that of log Z
-        is too large on average. Together with :meth:`log_partition` it brackets log Z.
+        With exact samples of the machine, the estimate of 1 / Z is unbiased, so that of log Z is
+        too large on average. Together with :meth:`log_partition` it brackets log Z.
 
         Parameters
         ----------
@@ -139,8 +140,8 @@ class _Annealing:
             has one chain from each; :class:`SMC` has its own number of chains, and repeats samples
             or uses the first ones.
         visible : Theta, default=None
-            Parameters of the independent visible units where chains end; default: the machine's
-            own.
+            Parameters of the independent visible units at which the chains end; by default the
+            machine's own.
         """
         return self._reverse(machine, uncoupled(machine, visible), rng, samples)
 
@@ -165,21 +166,21 @@ def _apart(one, other):
 class AIS(_Annealing):
     """Annealed importance sampling of log Z.
 
-    In a trial with a quarter of the steps, chains start from several kinds of independent units.
-    Those with the largest log Z are taken, since chains miss modes rather than find too many; where
-    less than half of the chains are effective, all those whose log Z is not significantly smaller.
-    The standard error is that of the weights, and the difference of these runs, or the change of
-    log Z since the trial, beyond their own errors: chains that are annealed too fast agree with
-    each other on a log Z that is too small, and a large effective sample size does not exclude
-    this.
+    In a trial run with a quarter of the steps, chains start from several kinds of independent
+    units. Those with the largest log Z are used, since chains may miss modes but cannot find too
+    many; if the effective sample size is less than half of the chains, so are all whose log Z is
+    not significantly smaller. The standard error combines that of the weights with the part of the
+    difference between these runs, or of the change of log Z since the trial, that their own errors
+    do not explain. This is needed since chains that are annealed too fast agree with each other on
+    a log Z that is too small, even if their effective sample size is large.
 
     Parameters
     ----------
     n_chains : int, default=100
-        Independent chains; each gives one importance weight.
+        Number of independent chains, each of which gives one importance weight.
     schedule : int, {"salakhutdinov2008"} or array, default=1000
-        Number of equal steps of the inverse temperature, the 14 500 steps of Salakhutdinov and
-        Murray (2008), or the inverse temperatures themselves.
+        Number of equal steps of the inverse temperature; "salakhutdinov2008" for the 14 500 steps
+        of Salakhutdinov and Murray (2008); or the inverse temperatures themselves.
 
     References
     ----------
@@ -239,28 +240,29 @@ class AIS(_Annealing):
 class SMC(_Annealing):
     """Sequential Monte Carlo estimate of log Z, to a given standard error.
 
-    Chains go from independent units to the machine, one Gibbs sweep at each temperature. Chains of
-    a run are resampled by their importance weights when less than half of them are effective. The
-    estimate of Z is the mean of independent runs, each without bias. Its standard error comes from
-    their spread, and is not taken to be smaller than the previous round predicts, since few runs
-    may agree by chance.
+    Chains are annealed from independent units to the model, with one Gibbs sweep at each
+    temperature. The chains of a run are resampled by their importance weights when their effective
+    sample size falls below half of their number. The estimate of Z is the mean of independent,
+    unbiased runs. Its standard error is computed from their spread, but is never smaller than the
+    previous round predicts, since a few runs may agree by chance.
 
-    In a trial, log weights spread by 0.2 nats in each step. Of several kinds of independent units,
-    those are taken whose runs have the largest mean log Z in a trial, since that is a lower bound.
-    Rounds follow until the standard error is reached, the first with a spread of 0.1. Only the
-    last round counts: whether it was run depended on the earlier ones, so that pooling them would
-    bias the result. The reverse estimate has one round.
+    Temperatures are adaptive. In a trial, log weights have a standard deviation of 0.2 nats in each
+    step. Runs start from several kinds of independent units, and the kind with the largest mean
+    log Z in the trial is used, since this is a lower bound. Rounds follow until the standard error
+    is reached, the first with a standard deviation of 0.1 nats. Only the last round counts: since
+    the earlier ones decided whether it was run, pooling them would bias the result. The reverse
+    estimate has a single round.
 
     Parameters
     ----------
     n_runs : int, default=16
-        Independent runs.
+        Number of independent runs.
     n_chains : int, default=8
-        Chains of each run.
+        Number of chains in each run.
     std : float, default=0.1
         Standard error of log Z to reach, in nats.
     max_sweeps : int, default=10000
-        Largest number of sweeps of all chains in all rounds. The trials and a first round are made
+        Maximum number of sweeps of all chains in all rounds. The trials and a first round are made
         in any case.
 
     References

@@ -158,7 +158,8 @@ class TAP(NaiveMeanField):
     ----------
     max_iter, tol, damping, start, n_starts : as in :class:`FixedPoint`
     order : {2, 3}, default=2
-        Last power of the weights in the expansion; the third order needs binary units.
+        Highest power of the weights in the expansion; the third order needs binary units, spins or
+        ``Binomial`` counts.
     """
 
     order: int = 2

@@ -210,21 +210,21 @@ def _joined(blocks):
 
 @dataclass(frozen=True)
 class RelaxedBP(FixedPoint):
-    """Belief propagation with messages that are given by their mean and variance.
+    """Relaxed belief propagation, whose messages are given by their mean and variance.
 
-    The means and log Z are exact up to the second power of the weights, as in TAP, for all kinds of
-    units. Messages of Gaussian units are exact; those of other units are not, even on a tree. For
-    independent weights the error of log Z is several times smaller than that of TAP. A factor
-    exp(W x y) is expanded about x = 0, so that, unlike in TAP, exchanging the values 0 and 1 of
-    binary units changes the results from the third power of the weights on.
+    The means and log Z are exact up to the second power of the weights, as in TAP. Messages of
+    Gaussian units are exact; those of other units are not, even on a tree. For independent weights
+    the error of log Z is several times smaller than that of TAP. Since factors exp(W x y) are
+    expanded about x = 0, exchanging the values 0 and 1 of binary units changes the results from the
+    third power of the weights on, unlike in TAP.
 
-    The moments for learning are the derivatives of the Bethe log Z at a solution, which differ from
-    the means of the units from the third power of the weights on. Rows where the expansion fails or
-    the messages have not converged (a derivative at least half a standard deviation from the mean
-    of its unit) get the moments of TAP.
+    The moments used in training are the derivatives of the Bethe log Z at a solution, which differ
+    from the means of the units from the third power of the weights on. Rows in which the expansion
+    fails or the messages have not converged (a derivative is at least half a standard deviation
+    from the mean of its unit) get the moments of TAP.
 
     A sweep takes hundreds of times as long as one of TAP, and a state has eight numbers for each
-    edge and start: use it for small machines and comparisons.
+    weight and start, so the method is for small models and for comparisons.
 
     Parameters
     ----------

@@ -26,38 +26,38 @@ CHAIN_STARTS = ("persistent", "weighted", "tempered", "data", "noise", "annealed
 
 @dataclass(frozen=True)
 class Sampler(InferenceMethod):
-    """Inference by a Markov chain in each row.
+    """Inference by Markov chains.
 
-    Subclasses are frozen dataclasses that give ``state_at`` and ``step``.
+    Subclasses are frozen dataclasses that implement ``state_at`` and ``step``.
 
     Parameters
     ----------
     n_steps : int, default=1
-        Steps for each batch in learning.
+        Number of steps per mini-batch in training.
     n_chains : int or None, default=None
-        Number of chains in learning; None is 400 for "weighted" and "tempered" chains, and else
-        ``batch_size`` of the estimator, or the number of rows if that is smaller. Chains that start
-        at "data" are as many as the rows of the batch.
+        Number of chains in training. None is 400 for "weighted" and "tempered" chains, and
+        otherwise ``batch_size`` of the estimator, or the number of rows if that is smaller. With
+        ``start="data"`` there is one chain for each row of the batch.
     start : {"persistent", "weighted", "tempered", "data", "noise", "annealed"} or None, \
             default=None
-        Where the chains start for each batch in learning. "persistent": where they ended
-        (persistent contrastive divergence). "weighted": the same, with importance weights that
-        follow the changes of the machine, so that modes keep their shares where chains do not mix.
-        "tempered": where they ended, after exchanges with samples of earlier machines of the
-        training (parallel trajectory tempering). "data": at the rows of the batch (contrastive
-        divergence). "noise": at draws of the visible units without couplings. "annealed": at such
-        draws, annealed to the machine in ``n_steps`` temperatures. None is the choice of the
-        estimator.
+        Where the chains start for each mini-batch in training. "persistent": where they last ended
+        (persistent contrastive divergence). "weighted": the same, with importance weights that are
+        updated as the model changes, so that modes get the right probabilities even if the chains
+        do not mix. "tempered": where they last ended, after exchanges with samples of earlier
+        models of the same training (parallel trajectory tempering). "data": at the rows of the
+        batch (contrastive divergence). "noise": at draws of the visible units without couplings.
+        "annealed": at such draws, annealed to the model over ``n_steps`` temperatures. None lets
+        the estimator choose.
     burn_in : int or None, default=None
-        Steps of each batch that do not count. The moments are means over those after them; None
-        counts the last step alone.
+        Number of steps per mini-batch that are discarded. Moments are averaged over the remaining
+        steps; with None, only the last step is used.
 
     Attributes
     ----------
     has_rungs : bool
         Whether chains use a ladder; see :class:`Tempering`.
     has_samples : bool
-        Whether this has samples, so that ``rungs`` is a :class:`Ladder`.
+        Whether ``rungs`` is a :class:`Ladder`, which has samples.
     """
 
     has_rungs: ClassVar = False

@@ -36,11 +36,12 @@ class Exchanges(NamedTuple):
     ----------
     n_steps : int
     acceptance : ndarray of shape (n_rungs - 1,)
-        Mean probability of the exchanges of each pair of neighbours; NaN where there were none.
+        Mean acceptance probability of the exchanges of each pair of neighbours; NaN where there
+        were none.
     round_trips : ndarray of shape (n_chains,), int
-        How often values came to the last rung that had been at the first one since they, or those
-        that they were exchanged for, were last there. If the first rung has independent units, such
-        values do not depend on the earlier ones.
+        How often a state has reached the last rung after visiting the first one since its last
+        time there. If the first rung has independent units, such states are independent of the
+        earlier ones.
     """
 
     n_steps: int
@@ -50,25 +51,25 @@ class Exchanges(NamedTuple):
 
 @dataclass(frozen=True)
 class Tempering(Sampler):
-    """Chains of all rungs of a ladder, whose neighbours exchange their values.
+    """Parallel tempering: chains on all rungs of a ladder, whose neighbours exchange their states.
 
-    In a step, every other pair of neighbours is exchanged by the rule of Metropolis, with the
-    hidden units summed out, and then each rung makes a sweep of block Gibbs sampling. Each chain
-    has its own replica of every rung.
+    In each step, an exchange of every other pair of neighbours is accepted or rejected by the
+    Metropolis rule, with the hidden units summed out, and then each rung makes a sweep of block
+    Gibbs sampling. Each chain has its own replica of every rung.
 
     Parameters
     ----------
     rungs : int, array of shape (n_rungs,), Ladder or None, default=None
-        Number of temperatures of the machine at equal distances, or the inverse temperatures, which
-        increase from 0 to 1 (parallel tempering); or a ladder, such as :func:`ladder_of` builds
-        (with its machines below the last as rungs). At inverse temperature 0 units are independent;
-        bounded visible units know no data there, and others keep their own parameters. None is the
-        ladder of a fitted estimator, else one that is built by annealing; in learning, where the
-        machine changes, 10 temperatures.
+        Number of equally spaced inverse temperatures, or the inverse temperatures themselves, which
+        increase from 0 to 1 (parallel tempering); or a ladder, such as one built by
+        :func:`ladder_of`, whose machines below the last serve as rungs. At inverse temperature 0
+        units are independent; bounded visible units then have default parameters, others keep their
+        parameters. None means the ladder of a fitted estimator, or one built by annealing; in
+        training, where the model changes, it means 10 temperatures.
     n_sweeps : int, default=200
-        Steps of each chain of :meth:`log_partition`, after a burn-in of a fifth as many.
+        Number of steps of each chain in :meth:`log_partition`, after a burn-in of a fifth as many.
     n_chains : int or None, default=None
-        Chains in learning, as of :class:`Sampler`, and independent chains of
+        Number of chains in training, as in :class:`Sampler`, and of independent chains in
         :meth:`log_partition`, where None is 64.
     n_steps, start, burn_in : as in :class:`Sampler`
 
@@ -200,21 +201,21 @@ class Tempering(Sampler):
     def log_partition(self, machine, rng, visible=None) -> LogPartition:
         """Estimate log Z along the rungs by Bennett's acceptance ratio.
 
-        The standard error is that of the mean over independent chains, so that it holds whatever
-        the autocorrelation of their steps; where neighbours have little in common, it is as large
-        as the difference of one-sided estimates. It does not show a mode that no chain finds.
+        The standard error is that of the mean over independent chains, so it is valid for any
+        autocorrelation of their steps; if neighbours hardly overlap, it is as large as the
+        difference of one-sided estimates. It does not reveal a mode that no chain finds.
 
         Parameters
         ----------
         machine : Machine
         rng : Rng
         visible : Theta, default=None
-            Parameters of independent visible units, for a ladder that is built.
+            Parameters of independent visible units, used if a ladder has to be built.
 
         Returns
         -------
         LogPartition
-            Its ``acceptance`` is that of the neighbours that exchange least often.
+            Its ``acceptance`` is the lowest acceptance rate of two neighbours.
         """
         if self.rungs is None:
             return self.on(machine, rng, visible=visible).log_partition(machine, rng)
