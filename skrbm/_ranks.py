@@ -158,10 +158,10 @@ def ranks() -> Communicator:
 
 @contextmanager
 def use(communicator: Communicator) -> Iterator[Communicator]:
-    """Let fits inside of a ``with`` statement learn one machine together with other ranks.
+    """Train one model together with other ranks in all fits inside a ``with`` statement.
 
-    Each rank runs the same lines with its own rows of X. An error that leaves the statement on one
-    rank ends the fits of the others too.
+    Each rank runs the same code with its own rows of X. An error that leaves the statement on one
+    rank also ends the fits of the others.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def use(communicator: Communicator) -> Iterator[Communicator]:
     """
     if not isinstance(communicator, Communicator):
         raise TypeError(
-            "communicator must be such as TorchCommunicator() or MPICommunicator(), got "
+            "communicator must be a Communicator, such as TorchCommunicator(), got "
             f"{communicator!r}"
         )
     token = _ACTIVE.set(communicator)

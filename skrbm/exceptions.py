@@ -6,12 +6,12 @@ class DataRangeWarning(UserWarning):
 
 
 class LikelihoodWarning(UserWarning):
-    """A log-likelihood is based on an uncertain estimate of log Z."""
+    """Uncertain estimate of log Z or of a log-likelihood."""
 
 
 class DistributedError(RuntimeError):
-    """A fit on several ranks has ended because of another rank; the last parameters are kept."""
+    """A fit on several ranks ended because another rank failed; the last parameters are kept."""
 
 
 class DivergenceError(ArithmeticError):
-    """Values are not finite, or a density cannot be normalized; the last parameters are kept."""
+    """Parameters diverged or a density cannot be normalized; the last good parameters are kept."""

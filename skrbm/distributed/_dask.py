@@ -1,4 +1,4 @@
-"""Fits on the workers of a Dask cluster, each beside its part of the rows."""
+"""Fits on the workers of a Dask cluster, each with its part of the rows."""
 
 import copy
 import math
@@ -27,63 +27,66 @@ def fit(
 ):
     """Fit an estimator to a Dask array on the workers that hold it.
 
-    Each worker with blocks of rows is one rank. Blocks that follow each other go to one rank, to
-    the worker that holds most of them. Ranks talk through ``torch.distributed`` (gloo), so torch
-    has to be installed on the workers. All of them have to be free: each takes one of its threads
-    for as long as the fit lasts.
+    Each worker that holds blocks of rows is a rank. Consecutive blocks are assigned to the same
+    rank, on the worker that holds most of them. Ranks communicate through ``torch.distributed``
+    (gloo), so torch must be installed on the workers. All of them must be idle; each uses one of
+    its threads for the duration of the fit.
 
     Parameters
     ----------
     estimator : estimator
-        One that learns in several processes, such as :class:`skrbm.RBM`. It is changed as by its
-        ``fit``.
+        An estimator that supports training on several processes, such as :class:`skrbm.RBM`. It is
+        fitted in place, as by ``fit``.
     X : dask.array.Array of shape (n_samples, n_features)
-        In blocks of rows. Its blocks are dense or sparse, and those of one worker together have to
-        fit into its memory twice.
+        Data in blocks of rows, dense or sparse. The memory of each worker must hold its blocks
+        twice.
     y : array-like or dask.array.Array of shape (n_samples,) or (n_samples, n_outputs), default=None
-        Only of estimators that learn from labels.
+        Only for estimators that learn from labels.
     sample_weight : array-like or dask.array.Array of shape (n_samples,), default=None
     resume : str or path-like, default=None
-        Folder of :class:`~skrbm.persistence.Checkpoint`, which all workers see, of a fit to go on
-        with: to the same blocks, on as many workers. The estimator then gets its parameters.
+        Folder of the :class:`~skrbm.persistence.Checkpoint` of an interrupted fit, which is
+        continued; all workers must have access to it. The blocks and the number of workers must be
+        the same as before. The parameters of the estimator are replaced by those of the checkpoint.
     client : dask.distributed.Client, default=None
-        Default: the one that was made last.
+        By default the client created last.
     timeout : float, default=45.0
         As in :class:`TorchCommunicator`.
 
     Returns
     -------
     estimator : object
-        Fitted: parameters and history are those of all ranks, and ``starts_`` the chains of one.
+        Fitted, with the parameters and history of all ranks; ``starts_`` has the chains of one
+        rank.
 
     Raises
     ------
     TypeError
-        If X is no Dask array, or ``estimator`` does not learn on several ranks.
+        If X is not a Dask array, or ``estimator`` does not support several ranks.
     ValueError
-        If ``timeout`` is not above 0, if workers are no processes of their own, if X has not two
-        dimensions, or if y or the weights have other rows than X. With these, the lengths of all
-        blocks must be known.
+        If ``timeout`` is not positive, if workers are not separate processes, if X does not have
+        two dimensions, or if y or the weights do not have as many rows as X. If these are given,
+        the lengths of all blocks must be known.
     DistributedError
         If a worker is lost. The estimator then has the parameters of the last complete epoch.
     KeyboardInterrupt
-        After Ctrl-C, which ends the fit on all workers; the estimator has the same parameters. A
-        second one ends the wait for them. A single worker continues until its fit is complete.
+        After Ctrl-C, which ends the fit on all workers; the estimator then also has the parameters
+        of the last complete epoch. A second Ctrl-C stops waiting for the workers. A single worker
+        continues until its fit is complete.
     """
     from dask.distributed import get_client
 
     check_number("timeout", timeout, above=0)
     if isinstance(estimator, type) or not getattr(estimator, "_fits_on_ranks", False):
         raise TypeError(
-            "estimator must be one of skrbm that learns on several ranks, such as RBM(), got "
-            f"{estimator!r}; fit the other steps of a Pipeline before, and give their results as X"
+            "estimator must be one of skrbm that supports several ranks, such as RBM(), got "
+            f"{estimator!r}; for a Pipeline, fit the other steps first and pass their output as X"
         )
     client = get_client() if client is None else client
     groups = _by_worker(client, *_blocks(client, X, y, sample_weight))
     if any(worker.startswith("inproc://") for worker in groups):
         raise ValueError(
-            "each worker must be a process of its own, and those of this cluster are threads of "
-            "one process; make it by LocalCluster(processes=True)"
+            "the workers must be separate processes, but those of this cluster are threads of "
+            "one process; use LocalCluster(processes=True)"
         )
     first = next(iter(groups))
     address = tuple(client.submit(_meeting, timeout, workers=[first], pure=False).result())
@@ -145,10 +148,12 @@ def _blocks(client, X, *others):
             if not math.isfinite(X.shape[0] + other.shape[0]):
                 raise ValueError(
                     "with y or weights the lengths of blocks must be known: call "
-                    "compute_chunk_sizes() of X, y and the weights before"
+                    "compute_chunk_sizes() of X, y and the weights first"
                 )
             if other.shape[0] != X.shape[0]:
-                raise ValueError(f"X has {X.shape[0]} rows, y or the weights {other.shape[0]}")
+                raise ValueError(
+                    f"X has {X.shape[0]} rows, but y or the weights have {other.shape[0]}"
+                )
             other = other.rechunk((X.chunks[0], *((n,) for n in other.shape[1:])))
             other = client.compute([*other.to_delayed().ravel()])
         found.append(other)
@@ -221,8 +226,8 @@ def _fit_rank(estimator, blocks, labels, weights, place, resume):
                 begun = estimator_to_resume(resume)
                 if type(begun) is not type(estimator):
                     raise ValueError(
-                        f"the checkpoints in {resume} are of {type(begun).__name__}, and this is "
-                        f"{type(estimator).__name__}; give the estimator whose fit was interrupted"
+                        f"the checkpoints in {resume} are of {type(begun).__name__}, but estimator "
+                        f"is {type(estimator).__name__}; pass the one whose fit was interrupted"
                     )
                 estimator = begun
                 vars(estimator).update(own)

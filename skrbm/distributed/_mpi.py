@@ -13,19 +13,19 @@ _TAG = 1620  # of messages that tell why a rank has ended
 
 
 class MPICommunicator(Communicator):
-    """Ranks that are connected by MPI, through ``mpi4py``.
+    """Communication between ranks through MPI, with ``mpi4py``.
 
-    Start scripts by ``mpirun -n 4 python -m mpi4py script.py``, so that an error that ends one
-    process ends the others; MPI itself ends them all if one is killed. Arrays on GPUs are copied to
-    the CPU and back.
+    Start scripts with ``mpirun -n 4 python -m mpi4py script.py``, so that an error in one process
+    also ends the others; MPI itself ends all processes if one is killed. Arrays on GPUs are copied
+    to the CPU and back.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Comm, default=None
-        The processes; default: all, ``MPI.COMM_WORLD``.
+        The processes; by default all, ``MPI.COMM_WORLD``.
     timeout : float, default=45.0
-        Seconds after which ranks that do not answer count as lost. It must be longer than ranks can
-        be apart, such as in reading data.
+        Seconds after which a rank that does not respond is considered lost. Must be longer than
+        ranks may have to wait for each other, for example while data are read.
     """
 
     def __init__(self, comm=None, timeout=45.0):
@@ -58,7 +58,7 @@ class MPICommunicator(Communicator):
                 raise DistributedError(self._comm.recv(tag=_TAG))
             if time.monotonic() > stop:
                 raise DistributedError(
-                    f"the fit has ended, as a message took longer than {self.timeout} s"
+                    f"the fit has ended, since a message took longer than {self.timeout} s"
                 )
             time.sleep(0)
 

@@ -20,26 +20,27 @@ _NUMBERS = itertools.count()  # of communicators by the environment, made in ord
 
 
 class TorchCommunicator(Communicator):
-    """Ranks that are connected by ``torch.distributed``.
+    """Communication between ranks through ``torch.distributed``.
 
-    Without arguments the processes find each other as those of torch do: by ``torchrun``, by the
+    Without arguments, the processes find each other as usual in torch: by ``torchrun``, by the
     environment variables ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and ``MASTER_PORT``, or by
-    ``torch.distributed.init_process_group`` if it was called before, as Ray does. The group of
-    processes is one of its own, which other users of torch do not meet.
+    ``torch.distributed.init_process_group`` if it was called before, as Ray does. The process group
+    is separate from those of other users of torch.
 
     Parameters
     ----------
     timeout : float, default=45.0
-        Seconds after which a rank that does not answer counts as lost. A process that dies is
-        noticed at once, so this matters where a machine or the network stops. It must be longer
-        than ranks can be apart, such as in reading data.
+        Seconds after which a rank that does not respond is considered lost. A process that dies is
+        noticed at once, so this matters only if a computer or the network fails. Must be longer
+        than ranks may have to wait for each other, for example while data are read.
     gpu_backend : {"nccl", "gloo"}, default="nccl"
-        What sums arrays on GPUs. nccl needs a GPU for each rank. Arrays on CPUs go through gloo,
-        and so do those of other libraries than torch, as arrays of NumPy.
+        Backend that sums arrays on GPUs. nccl needs a GPU for each rank. Arrays on CPUs use gloo,
+        as do arrays of libraries other than torch, which are converted to NumPy.
     store : torch.distributed.Store, default=None
-        Where ranks find each other, with ``rank`` and ``size``; default: that of the environment.
+        Store through which the ranks find each other, given with ``rank`` and ``size``; by default
+        taken from the environment.
     rank, size : int, default=None
-        Number of this process, and of processes.
+        Number of this process, and total number of processes.
     """
 
     def __init__(self, timeout=45.0, gpu_backend="nccl", *, store=None, rank=None, size=None):
@@ -154,7 +155,7 @@ def _found_by_environment(distributed, timeout):
                 _STORES[key] = next(distributed.rendezvous("env://", timeout=timeout))
         except ValueError as error:
             raise ValueError(
-                f"no other processes are known ({error}); start this script by torchrun, or set "
+                f"no other processes are known ({error}); start this script with torchrun, or set "
                 "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
             ) from error
         store, *place = _STORES[key]

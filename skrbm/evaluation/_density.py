@@ -19,33 +19,34 @@ _N_STARTS = 100  # short Gibbs chains if a density has no starts
 
 @dataclass(frozen=True)
 class Density:
-    """A machine as a model of data, as the functions of :mod:`skrbm.evaluation` take it.
+    """A machine as a density of data, which the functions of :mod:`skrbm.evaluation` accept.
 
-    Fitted estimators of densities have theirs as ``density_``.
+    Fitted density estimators have one as ``density_``.
 
     Parameters
     ----------
     machine : Machine
     starts : array of shape (n_starts, n_visible), default=None
-        Visible values, in the machine's coordinates, where chains and fixed points start.
+        Visible values, in the machine's coordinates, at which chains and fixed-point iterations
+        start.
     coordinates : Coordinates, default=None
-        Those of the machine; None if they are the data's own.
+        Coordinates of the machine; None if they are those of the data.
     ladder : Ladder, default=None
         Machines that lead to this one; its last machine has the same parameters.
     encode : callable, default=None
-        ``encode(X)`` returns a user's table as numbers with the machine's columns; None if data
-        have these columns.
+        ``encode(X)`` converts a user's table to the columns of the machine; None if the data have
+        these columns already.
     volume : callable, default=None
-        ``volume(rows)`` returns by how much log-densities of data exceed those of visible values of
-        the machine, for encoded rows in which NaN is missing; None if data are not encoded.
+        ``volume(rows)`` returns the log-density of the data minus that of the visible values of the
+        machine, for encoded rows in which NaN is missing; None if the data are not encoded.
     method : FixedPoint, default=None
-        By which the estimator learns, and by which several hidden layers are found given the data;
-        None if it samples.
+        Method by which the estimator was trained, and by which several hidden layers are inferred
+        given the data; None if it was trained by sampling.
     runs : ndarray of shape (n_runs,), default=None
-        Estimates of log Z by independent runs of chains that have followed the machine in a fit.
+        Estimates of log Z by independent runs of chains that followed the machine during the fit.
     precise : bool, default=True
-        Whether several hidden layers are solved for in float64 to a mean squared change of 1e-12;
-        otherwise to the tolerance of ``method``.
+        Whether the equations of several hidden layers are solved in float64 to a mean squared
+        change of 1e-12, rather than to the tolerance of ``method``.
     """
 
     machine: Machine
@@ -147,16 +148,16 @@ def _check_machine(machine):
     expected = [(above, below) for below, above in pairwise(machine.n_units)]
     if len(units) != len(thetas) or [tuple(W.shape) for W in weights] != expected:
         raise ValueError(
-            "a Machine needs a unit and a Theta for each layer, and matrices of weights of shapes "
+            "a Machine needs a unit and a Theta for each layer, and weight matrices of shapes "
             f"{expected}"
         )
     for unit, theta in zip(units, thetas, strict=True):
         own = unit.default_theta(theta.field.shape[-1], theta.field)
         if [part is None for part in theta] != [part is None for part in own]:
             names = [name for name, part in own._asdict().items() if part is not None]
-            raise ValueError(f"the Theta of {unit} must have {names}")
+            raise ValueError(f"the Theta of {unit} units must have {names}")
     if not all(is_finite(part) for part in (*weights, *machine.parts)):
-        raise ValueError("a Machine has parameters that are not finite")
+        raise ValueError("the parameters of the Machine are not finite")
 
 
 def density_of(model):
@@ -168,9 +169,9 @@ def density_of(model):
         density = model.density_
     else:
         raise TypeError(
-            "model must be a fitted estimator of a density, a Density or a Machine, got "
-            f"{type(model).__name__}; of a Pipeline give the step, such as model[0], and of an "
-            "RBMClassifier model.rbm_"
+            "model must be a fitted density estimator, a Density or a Machine, got "
+            f"{type(model).__name__}; for a Pipeline pass the step, such as model[0], and for an "
+            "RBMClassifier pass model.rbm_"
         )
     check_has_integral(density.machine)
     return density

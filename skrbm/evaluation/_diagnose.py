@@ -44,37 +44,39 @@ _MIN_ROUND_TRIPS = 100
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """How the chains of a machine mix, and how its samples agree with data.
+    """How well the chains of a model mix, and how well its samples agree with data.
 
     ``print`` shows a table and the failed checks.
 
     Attributes
     ----------
     observables : tuple of str
-        The measured quantities: the free energy (of a deep machine the energy) and projections of
+        The monitored quantities: the free energy (for a deep model, the energy) and projections of
         the visible units on the leading singular vectors of the weights.
     n_steps, n_chains : int
-        Sweeps that count, and chains.
+        Number of sweeps after the burn-in, and number of chains.
     time, time_std : ndarray of shape (n_observables,)
         Integrated autocorrelation time in sweeps, by the initial monotone sequence of Geyer
         (1992) over all chains, and its standard error by the formula of Madras and Sokal (1988).
     r_hat : ndarray of shape (n_observables,)
-        Rank-normalised split R-hat (Vehtari et al. 2021). NaN, as the others, for constants.
+        Rank-normalized split R-hat (Vehtari et al. 2021). Like the others, NaN for constant
+        quantities.
     ess : ndarray of shape (n_observables,)
-        Effective sample size of all chains (the same).
+        Effective sample size of all chains together (Vehtari et al. 2021).
     autocorrelation : ndarray of shape (n_steps, n_observables)
-        By lag, from 0.
+        Autocorrelation by lag, from 0.
     moments : tuple of ComparedMoments
-        Connected moments of first, second and third order, empty without data. Each has ``data``,
-        ``samples``, ``correlation``, ``error``, and the ``limit`` of a significant error.
+        Connected moments of first, second and third order; empty without data. Each has ``data``,
+        ``samples``, ``correlation``, ``error``, and ``limit``, above which an error is significant.
     neighbours : Neighbours or None
         Nearest-neighbour adversarial accuracies ``truth`` and ``synth`` and their ``std``.
     quality : Quality or None
-        Errors of moments by the number of ``sweeps`` from random starts: if they fall and then
-        rise, the machine was trained out of equilibrium (Decelle, Furtlehner and Seoane 2021).
+        Errors of the moments by the number of ``sweeps`` from random starts: if they decrease and
+        then increase, the model was trained out of equilibrium (Decelle, Furtlehner and Seoane
+        2021).
     exchanges : Exchanges or None
-        ``acceptance`` of the neighbours of a ladder, and ``round_trips`` of each chain in all its
-        sweeps, if chains were run along one.
+        If the chains ran along a ladder, the ``acceptance`` of exchanges between neighbours, and
+        the number of ``round_trips`` of each chain in all sweeps.
     """
 
     observables: tuple
@@ -92,11 +94,12 @@ class Diagnosis:
 
     @property
     def checks(self):
-        """The checks that were made, a dict of bool; those without data or a ladder are missing.
+        """Results of the checks, a dict of bool; those that need data or a ladder may be absent.
 
         - ``mixed``: R-hat is at most 1.1 for all observables, and some are not constant.
         - ``long_enough``: the effective sample size is at least 100 for all observables.
-        - ``ladder_connected``: all rungs accept 10 % of exchanges, and made 100 round trips.
+        - ``ladder_connected``: all neighbours accept at least 10 % of their exchanges, and there
+          were at least 100 round trips.
         - ``in_equilibrium``: moments do not become significantly worse after their best sweep.
         - ``no_copies``: rows of data are not significantly closer to samples than to other rows.
         - ``matches_data``: first and second moments, and neighbours, agree up to noise.
@@ -149,31 +152,31 @@ class Diagnosis:
 
 @one_blas_thread
 def diagnose(model, X=None, *, method="auto", n_chains=100, n_steps=1000, random_state=None):
-    """Diagnose how well the chains of a machine mix, and how its samples agree with data.
+    """Diagnose how well the chains of a model mix, and how well its samples agree with data.
 
-    Half of the chains start at rows of X (or of the model's ``starts_``), the others at draws of
-    the visible units without couplings. The later half of the sweeps counts.
+    Half of the chains start at rows of X (or of ``starts_`` of the model), the others at draws of
+    the visible units without couplings. The first half of the sweeps is discarded.
 
     Parameters
     ----------
     model : estimator, Density or Machine
     X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
         Data to compare samples with, preferably held out; at most 10 000 random rows are used.
-        Values of binary units between 0 and 1 are probabilities, by which bits are drawn. Leave
-        out rows with missing values: rows imputed by the machine agree with it by construction.
+        Values between 0 and 1 of binary units are probabilities from which bits are drawn. Leave
+        out rows with missing values, since rows imputed by the model agree with it by construction.
     method : {"auto", "gibbs", "tempering"} or Sampler, default="auto"
-        Block Gibbs sampling, or tempering along the ladder of the estimator, else along one built
-        by annealing. "auto" is "tempering" if the estimator has a ladder.
+        Block Gibbs sampling, or tempering along the ladder of the estimator or one built by
+        annealing. "auto" is "tempering" if the estimator has a ladder, and otherwise "gibbs".
     n_chains : int, default=100
         Number of chains, at least 4.
     n_steps : int, default=1000
-        Sweeps of each chain, at least 8.
+        Number of sweeps of each chain, at least 8.
     random_state : int, RandomState or SeedSequence, default=None
 
     Returns
     -------
     Diagnosis
-        Its ``checks``, the names of the ``failed`` ones, and the numbers behind them.
+        With ``checks``, the names of those that ``failed``, and the numbers behind them.
 
     Raises
     ------
@@ -182,7 +185,7 @@ def diagnose(model, X=None, *, method="auto", n_chains=100, n_steps=1000, random
 
     Notes
     -----
-    Chains that agree may all miss the same mode; :func:`bracket` is another test of that.
+    Chains that agree may all miss the same mode; :func:`bracket` is another test for this.
     """
     check_count("n_chains", n_chains, 4)
     check_count("n_steps", n_steps, 8)

@@ -48,33 +48,34 @@ def log_partition(
     model : estimator, Density or Machine
     method : str or object, default="auto"
         "exact"; "smc" or an :class:`SMC`; "ais" or an :class:`AIS`; "tempering" or a
-        :class:`~skrbm.inference.Tempering`: Bennett's ratio along the ladder of the estimator, else
-        along one built by annealing; "tap", "tap3", "adaptive_tap",
-        "naive_mean_field", "relaxed_bp", "bethe" or a fixed-point object: minus the mean free
-        energy of its unique solutions from ``starts`` (Eq. 39 of Tramel et al. 2018).
-        "auto" is "exact" if a layer is small enough, else "tempering" if the estimator has a
-        ladder, else "smc".
+        :class:`~skrbm.inference.Tempering`, which use Bennett's ratio along the ladder of the
+        estimator, or along one built by annealing; "tap", "tap3", "adaptive_tap",
+        "naive_mean_field", "relaxed_bp", "bethe" or a fixed-point object, which give minus the mean
+        free energy of their distinct solutions from ``starts`` (Eq. 39 of Tramel et al. 2018).
+        "auto" is "exact" if a layer is small enough, otherwise "tempering" if the estimator has a
+        ladder, and "smc" if not.
     max_units : int, default=20
-        Largest number of binary units to enumerate (in a deep machine, in every other layer); the
-        time doubles with each.
+        Maximum number of binary units to enumerate in a layer (in a deep model, in every other
+        layer). The time doubles with each unit.
     starts : array of shape (n_starts, n_visible), default=None
-        Initial values of fixed points; default: the estimator's ``starts_``, else the ends of 100
-        short Gibbs chains.
+        Visible values at which fixed-point iterations start; by default ``starts_`` of the
+        estimator, or the ends of 100 short Gibbs chains.
     base : Theta, default=None
-        Visible parameters of the independent units where annealing starts; default: binary and
-        Gaussian units fitted to ``starts`` (variances at least the machine's own), others the
-        machine's own. :class:`SMC` tries others too. A ladder has its own.
+        Parameters of the independent visible units at which annealing starts. By default binary
+        and Gaussian units are fitted to ``starts`` (with variances at least those of the model),
+        and others keep the parameters of the model. :class:`SMC` tries others too. Not used with a
+        ladder, which has its own.
     random_state : int, RandomState or SeedSequence, default=None
 
     Returns
     -------
     LogPartition
-        ``value``, ``std``, ``ess`` and the ``interval`` of 95 %.
+        With ``value``, ``std``, ``ess`` and the 95 % confidence ``interval``.
 
     Raises
     ------
     ValueError
-        If the method is "exact" and no layer has so few configurations.
+        If the method is "exact" and no layer is small enough.
     DivergenceError
         If the distribution cannot be normalized, or solutions of fixed points diverge.
     """
@@ -106,34 +107,34 @@ def log_partition(
 def reverse_log_partition(
     model, starts=None, *, method="ais", burn_in=1000, base=None, random_state=None
 ):
-    """Estimate the log-partition function by annealing from samples of the machine.
+    """Estimate the log-partition function by annealing from samples of the model.
 
-    The samples are the ends of Gibbs chains. If these have the machine's distribution, log Z is
-    overestimated on average, where AIS underestimates it: the two bracket it, unless both miss the
-    same mode (see :class:`AIS`).
+    The samples are the ends of Gibbs chains. If these have the distribution of the model, log Z is
+    overestimated on average, whereas AIS underestimates it. The two bracket log Z, unless both miss
+    the same mode (see :class:`AIS`).
 
     Parameters
     ----------
     model : estimator, Density or Machine
     starts : array of shape (n_chains, n_visible), default=None
-        Visible values where the chains start, such as rows of data; default: the estimator's
-        ``starts_``, else draws without couplings, or samples of a ladder (as many, at least 200)
-        where ``sample`` of an estimator takes one: after a fit with ``start="tempered"``, and for
-        at most 32,768 weights if chains do not mix.
+        Visible values at which the chains start, such as rows of data. By default ``starts_`` of
+        the estimator, or draws without couplings. Where ``sample`` of an estimator would use a
+        ladder, samples of the ladder are used instead (as many, but at least 200): after a fit with
+        ``start="tempered"``, and for at most 32,768 weights if chains do not mix.
     method : "ais", "smc", AIS or SMC, default="ais"
-        :class:`AIS` has one chain for each start; :class:`SMC` has its own number of chains, and
-        repeats starts.
+        :class:`AIS` uses one chain for each start; :class:`SMC` has its own number of chains, and
+        repeats the starts.
     burn_in : int, default=1000
-        Gibbs sweeps before the annealing.
+        Number of Gibbs sweeps before the annealing.
     base : Theta, default=None
-        Visible parameters of the independent units where the path ends; default as in
+        Parameters of the independent visible units at which the path ends; by default as in
         :func:`log_partition`.
     random_state : int, RandomState or SeedSequence, default=None
 
     Returns
     -------
     LogPartition
-        ``value``, ``std`` and ``ess``.
+        With ``value``, ``std`` and ``ess``.
     """
     density, base = _in_double(model, base)
     machine = density.machine
@@ -186,14 +187,14 @@ def _in_double(model, base):
 
 @dataclass(frozen=True)
 class Bracket:
-    """Two estimates of log Z, of which the first is too small and the second too large on average.
+    """Two estimates of log Z: on average, the first is too small and the second too large.
 
     Attributes
     ----------
     forward : LogPartition
-        By chains from independent units to the machine.
+        Estimate by chains from independent units to the model.
     reverse : LogPartition
-        By chains from samples of the machine to independent units.
+        Estimate by chains from samples of the model to independent units.
     """
 
     forward: LogPartition
@@ -226,27 +227,27 @@ def bracket(model, starts=None, *, method="smc", burn_in=1000, base=None, random
     ----------
     model : estimator, Density or Machine
     starts : array of shape (n_starts, n_visible), default=None
-        Visible values where the chains of the reverse estimate start, such as rows of data; as in
+        Visible values at which the chains of the reverse estimate start, such as rows of data; see
         :func:`reverse_log_partition`.
     method : "smc", "ais" or object, default="smc"
-        Of both estimates.
+        Method of both estimates.
     burn_in : int, default=1000
-        Gibbs sweeps from the starts before the reverse annealing.
+        Number of Gibbs sweeps from the starts before the reverse annealing.
     base : Theta, default=None
-        Visible parameters of independent units, as in :func:`log_partition`.
+        Parameters of the independent visible units, as in :func:`log_partition`.
     random_state : int, RandomState or SeedSequence, default=None
 
     Returns
     -------
     Bracket
-        ``forward``, ``reverse``, ``gap``, ``std`` and ``agrees``.
+        With ``forward``, ``reverse``, ``gap``, ``std`` and ``agrees``.
 
     Notes
     -----
-    If the reverse estimate is larger, forward chains missed modes: use more temperatures or chains,
-    and quote the larger log Z. If it is smaller, its chains do not have the distribution of the
-    machine: use a longer ``burn_in`` or other starts. If the two agree, both may still miss the
-    same mode.
+    If the reverse estimate is significantly larger, the forward chains missed modes: use more
+    temperatures or chains, and report the larger log Z. If it is smaller, the reverse chains do not
+    have the distribution of the model: use a longer ``burn_in`` or other starts. Even if the two
+    agree, both may miss the same mode.
     """
     method = resolve(method, AIS, SMC, argument="method", own=_ANNEALERS)
     first, second = seed_sequence(random_state).spawn(2)

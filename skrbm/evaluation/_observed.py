@@ -210,8 +210,8 @@ def annealed(machine, base, X, observed, seed, accuracy):
         if not rows.size:
             return from_numpy(values, X)
     warnings.warn(
-        f"log p of the observed values of {rows.size} rows has standard errors of up to "
-        f"{errors.max():.2g}, more than {accuracy.std:g}",
+        f"the log-likelihoods of {rows.size} rows with missing values have standard errors of up "
+        f"to {errors.max():.2g} nats, more than {accuracy.std:g}",
         LikelihoodWarning,
         stacklevel=2,
     )

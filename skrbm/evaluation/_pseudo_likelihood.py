@@ -13,7 +13,7 @@ def pseudo_log_likelihood(model, X):
     Parameters
     ----------
     model : estimator or Machine
-        With binary visible units.
+        A model with binary visible units.
     X : array of shape (n_samples, n_visible)
         Values of the visible units, 0 or 1.
 
@@ -26,14 +26,14 @@ def pseudo_log_likelihood(model, X):
     machine = density.machine
     if machine.units[0].values != (0.0, 1.0):
         raise ValueError(
-            f"the pseudo-likelihood needs binary visible units, not {machine.units[0]}"
+            f"the pseudo-likelihood needs binary visible units, got {machine.units[0]}"
         )
     hidden = n_enumerated(above_visible(machine))
     if hidden > _MAX_HIDDEN:
         raise ValueError(
-            "the pseudo-likelihood sums over every other hidden layer, at most "
-            f"{_MAX_HIDDEN} units, and this machine has hidden layers of {machine.n_units[1:]}; "
-            "estimate the likelihood by log_partition('ais')"
+            "the pseudo-likelihood needs at most "
+            f"{_MAX_HIDDEN} units in every other hidden layer, got {machine.n_units[1:]}; "
+            "use log_partition('ais') to estimate the likelihood"
         )
     X = density.visible(X)
     parts, W, bias = [], machine.weights[0], machine.thetas[0].field

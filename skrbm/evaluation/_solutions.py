@@ -36,7 +36,7 @@ class Solutions:
     means : tuple of arrays of shape (n_solutions, n_units[l])
         Means of the units of each layer, the visible one first.
     free_energies : ndarray of shape (n_solutions,)
-        In nats, float64; minus the estimate of log Z by a solution.
+        Free energies in nats, float64; each is minus an estimate of log Z.
     counts : ndarray of int of shape (n_solutions,)
         Number of starts that lead to each solution.
     starts : array of shape (n_starts, n_visible)
@@ -45,7 +45,7 @@ class Solutions:
         Solution to which each start leads; -1 for those that did not converge.
     n_unconverged : int
     unique_tol : float
-        Solutions are equal if no visible mean differs by this much.
+        Solutions whose visible means all differ by less than this are merged.
     n_unique : dict of float to int
         Number of distinct solutions at the tolerances 1e-1, 1e-2, 1e-3 and ``unique_tol``.
     """
@@ -94,8 +94,8 @@ class Solutions:
 
         Notes
         -----
-        If the solutions are separate modes, log Z is rather
-        ``scipy.special.logsumexp(-solutions.free_energies)``.
+        If the solutions are separate modes, ``scipy.special.logsumexp(-solutions.free_energies)``
+        is a better estimate of log Z.
         """
         F = self.free_energies
         relative = {"uniform": np.ones_like(F), "boltzmann": np.exp(F.min() - F)}
@@ -134,7 +134,7 @@ def find_solutions(machine, method, starts, unique_tol=1e-2):
         )
     if not converged.any():
         warnings.warn(
-            f"none of the {converged.size} starts converged and their last states are returned; "
+            f"none of the {converged.size} starts converged, so their last states are returned; "
             "use more damping in the method or a stronger penalty in fit",
             ConvergenceWarning,
             stacklevel=4,  # beyond the functions here and their wrapper
@@ -189,23 +189,23 @@ def solution_groups(means, tol):
 def solutions(model, method="auto", starts=None, *, unique_tol=1e-2, random_state=None):
     """Find the distinct solutions of the fixed-point equations from several starts.
 
-    Equations are solved in float64 to a mean squared change of 1e-12: by sweeps of the method, and
-    with more damping if 500 of them do not converge.
+    The equations are solved in float64 to a mean squared change of 1e-12, with more damping if 500
+    sweeps of the method do not converge.
 
     Parameters
     ----------
     model : estimator or Machine
     method : str or object, default="auto"
-        "tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp" or a fixed-point
-        object. "auto" is the one an estimator learns by, and "tap" if it samples.
+        "tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp" or a fixed-point object.
+        "auto" is the method with which the estimator was trained, or "tap" if that was a sampler.
     starts : array-like of shape (n_starts, n_visible), default=None
-        Initial visible values; default: the estimator's ``starts_``, else the ends of 100 short
-        Gibbs chains.
+        Visible values at which the iterations start; by default ``starts_`` of the estimator, or
+        the ends of 100 short Gibbs chains.
     unique_tol : float, default=1e-2
-        Two solutions are equal if no visible mean differs by this much, or if a chain of such
-        pairs links them.
+        Two solutions are merged if all their visible means differ by less than this, or if they are
+        linked by a chain of such pairs.
     random_state : int, RandomState or SeedSequence, default=None
-        Of the Gibbs chains.
+        Determines the Gibbs chains.
 
     Returns
     -------
@@ -238,7 +238,7 @@ class SolutionTree:
     Attributes
     ----------
     levels : tuple of Solutions
-        Of each model, from the first to the last one of the training.
+        Solutions of each model, from the first to the last epoch.
     labels : ndarray of int of shape (n_levels, n_samples)
         The solution of each level to which a row belongs, -1 for rows whose iterations did not
         converge at it or at a later level. Rows that share a solution share those of all earlier
@@ -255,14 +255,14 @@ class SolutionTree:
 def solution_tree(models, X, method="auto", *, unique_tol=1e-2):
     """Cluster rows by the solutions that they reach, and these by solutions of earlier models.
 
-    Equations of the last model are iterated from the rows, those of the model before it from the
-    solutions found, and so on. As there are fewer solutions early in training, branches merge until
-    one is left.
+    The equations of the last model are iterated from the rows, those of the model before it from
+    the solutions found, and so on. Since there are fewer solutions early in training, branches
+    merge until one is left.
 
     Parameters
     ----------
     models : sequence of estimators or Machines
-        Of the same units at several epochs of one training, the first epoch first.
+        Models with the same units at several epochs of one training, the first epoch first.
     X : array-like of shape (n_samples, n_features)
         Rows, without missing values.
     method : str or object, default="auto"

@@ -17,7 +17,7 @@ _MAPPED_BYTES = 2**30  # smaller memory maps are ordinary arrays
 
 
 class RowBlocks:
-    """Rows of data that are read in blocks, which estimators take in the place of an array.
+    """Rows of data that are read in blocks, which estimators accept instead of an array.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class RowBlocks:
         ``read(i)`` returns block ``i``, an array-like of shape (n_rows, n_columns). If ``n_blocks``
         is None, ``read()`` returns an iterable of all blocks, the same each time.
     n_blocks : int, default=None
-        Number of blocks, None if they can only be read one after another.
+        Number of blocks; None if they can only be read one after another.
     is_read_once : bool, default=False
         Whether the blocks can be read only once.
     """
@@ -74,13 +74,13 @@ class CheckedBlocks(RowBlocks):
             raise ValueError("X has no rows")
         if self._n_rows not in (None, n_rows):
             raise ValueError(
-                f"X gave {self._n_rows} rows at first and {n_rows} when it was read again"
+                f"X had {self._n_rows} rows when first read and {n_rows} when read again"
             )
         self._n_rows = n_rows
 
 
 def as_blocks(X, n_rows=None):
-    """Return data as rows that are read in blocks, whatever their size.
+    """Convert data to blocks of rows, whatever their size.
 
     Parameters
     ----------
@@ -88,20 +88,20 @@ def as_blocks(X, n_rows=None):
         A NumPy array or memory map, an HDF5 or Zarr dataset, a Dask array, the path of a .npy
         file; an iterable of batches, or a function that returns one.
     n_rows : int, default=None
-        Number of rows of a block of an array, a dataset or a file; default: those of a MiB. Dask
-        arrays have their chunks, and iterables their batches.
+        Number of rows in a block of an array, a dataset or a file; by default those that fill 1
+        MiB. The blocks of Dask arrays are their chunks, and those of iterables their batches.
 
     Returns
     -------
     blocks : RowBlocks
-        For ``fit``, ``transform`` and other methods.
+        Can be passed to ``fit``, ``transform`` and other methods.
 
     Raises
     ------
     TypeError
         If X is none of these.
     ValueError
-        If n_rows is not an integer of at least 1, or is given although X has blocks already.
+        If ``n_rows`` is not an integer >= 1, or is given although X already has blocks.
     """
     check_count("n_rows", n_rows, 1, or_none=True)
     blocks = _sliced(X, n_rows) if isinstance(X, np.ndarray) else find_blocks(X, n_rows)
@@ -155,8 +155,8 @@ def _npy_file(path, n_rows):
     """Return slices of the array in a .npy file, which take no memory after they have been read."""
     if Path(path).suffix != ".npy":
         raise ValueError(
-            f"X has the path {str(path)!r}, and only .npy files are read from their paths; give "
-            "an opened dataset or a function that returns an iterator of batches"
+            f"X={str(path)!r} is a path, but only .npy files can be read by path; pass "
+            "an open dataset or a function that returns an iterator of batches"
         )
     try:
         array = np.load(path, mmap_mode="r")

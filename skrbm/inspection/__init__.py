@@ -1,4 +1,4 @@
-"""Plots of fitted estimators, as Display classes of scikit-learn; they need matplotlib."""
+"""Plots of fitted estimators, as Display classes like those of scikit-learn (needs matplotlib)."""
 
 from ._components import ComponentsDisplay
 from ._diagnosis import DiagnosisDisplay

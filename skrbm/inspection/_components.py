@@ -18,7 +18,7 @@ class ComponentsDisplay:
     components : array-like of shape (n_components, n_features)
         Weights, or other rows of visible values.
     image_shape : tuple of int, default=None
-        Height and width, with height * width = n_features; default: a square.
+        Height and width, with height * width = n_features; by default a square.
 
     Attributes
     ----------
@@ -52,17 +52,17 @@ class ComponentsDisplay:
         Parameters
         ----------
         estimator : fitted estimator with ``components_``
-            Of a deep machine, the units of the first hidden layer are shown.
+            For a deep model, the units of the first hidden layer are shown.
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
             Data for ``rank_by="activation"``.
         image_shape : tuple of int, default=None
-            Height and width of the images; default: a square.
+            Height and width of the images; by default a square.
         n_components : int, default=100
             Maximum number of units.
         rank_by : {"norm", "spread", "activation"}, default="norm"
-            The Euclidean norm of the weights of a unit; their l_0.1 norm
-            ``(sum |w| ** 0.1) ** 10``, small for local fields; or the mean activation over X. The
-            last two are those of Fig. 4 of Tramel et al. (2018).
+            Quantity by which units are ranked: the Euclidean norm of the weights of a unit; their
+            l_0.1 norm ``(sum |w| ** 0.1) ** 10``, which is small for local fields; or the mean
+            activation over X. The last two are used in Fig. 4 of Tramel et al. (2018).
         end : {"highest", "lowest"}, default="highest"
             End of the ranking to show.
         **plot_params
@@ -82,8 +82,8 @@ class ComponentsDisplay:
         check_is_fitted(estimator)
         if not hasattr(estimator, "components_"):
             raise TypeError(
-                f"estimator has no components_: it is a {type(estimator).__name__}; of a Pipeline "
-                "give the step, such as model[0], and of an RBMClassifier model.rbm_"
+                f"estimator has no components_: it is a {type(estimator).__name__}; for a Pipeline "
+                "pass the step, such as model[0], and for an RBMClassifier pass model.rbm_"
             )
         check_count("n_components", n_components, 1)
         look_up("rank_by", rank_by, {"norm": 0, "spread": 0, "activation": 0})
@@ -112,11 +112,11 @@ class ComponentsDisplay:
         Parameters
         ----------
         n_columns : int, default=None
-            Images in a row; default: as many as there are rows.
+            Number of images in a row; by default as many as there are rows.
         cmap : str, default="RdBu_r"
             Diverging colour map.
         figure : matplotlib Figure or SubFigure, default=None
-            Where to draw; default: a new figure.
+            Where to draw; by default in a new figure.
 
         Returns
         -------

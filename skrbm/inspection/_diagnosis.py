@@ -8,19 +8,19 @@ _N_POINTS = 2000  # plotted moments of each order
 
 
 class DiagnosisDisplay:
-    """Autocorrelations, exchanges, moments and errors by sweeps of a diagnosis.
+    """Plots of a diagnosis: autocorrelations, exchanges, moments, and errors by sweeps.
 
     Parameters
     ----------
     diagnosis : Diagnosis
-        As :func:`skrbm.evaluation.diagnose` returns it.
+        Result of :func:`skrbm.evaluation.diagnose`.
 
     Attributes
     ----------
     figure_ : matplotlib Figure or SubFigure
     axes_ : ndarray of matplotlib Axes
-        The autocorrelations, the acceptance of exchanges along a ladder, a panel for each order
-        of moments of data, and the errors by sweeps, as far as the diagnosis has them.
+        The autocorrelations, the acceptance of exchanges along a ladder, a panel for each order of
+        moments, and the errors by sweeps; those that the diagnosis does not contain are left out.
     """
 
     def __init__(self, diagnosis):
@@ -32,7 +32,7 @@ class DiagnosisDisplay:
         Parameters
         ----------
         figure : matplotlib Figure or SubFigure, default=None
-            Where to draw; default: a new figure.
+            Where to draw; by default in a new figure.
 
         Returns
         -------

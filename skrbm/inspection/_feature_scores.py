@@ -11,15 +11,15 @@ _MOST_ROWS = 20  # each has axes of its own
 
 
 class FeatureScoresDisplay:
-    """Bars of the log-probabilities of values given the other values of their row.
+    """Bar charts of the log-probabilities of values given the other values of their row.
 
     Parameters
     ----------
     scores : ndarray of shape (n_rows, n_features)
-        Of ``RBMOutlierDetector.score_features``.
+        Result of ``RBMOutlierDetector.score_features``.
     feature_names : sequence of str of length n_features
     values : ndarray of shape (n_rows, n_features), default=None
-        Values of the rows, which are written beside the names.
+        Values of the rows, which are shown next to the names.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class FeatureScoresDisplay:
         ----------
         detector : fitted RBMOutlierDetector
         X : {array-like, DataFrame, sparse matrix} of shape (n_rows, n_features)
-            The rows to explain, at most 20, one bar chart for each.
+            The rows to explain, at most 20; each gets a bar chart.
         **plot_params
             Passed to :meth:`plot`.
 
@@ -58,7 +58,7 @@ class FeatureScoresDisplay:
         n_rows = _num_samples(X)
         if n_rows > _MOST_ROWS:
             raise ValueError(
-                f"X has {n_rows} rows, and at most {_MOST_ROWS} are shown; choose those with the "
+                f"X has {n_rows} rows, but at most {_MOST_ROWS} are shown; choose those with the "
                 "lowest score_samples"
             )
         scores = detector.score_features(X)
@@ -74,9 +74,9 @@ class FeatureScoresDisplay:
         Parameters
         ----------
         n_features : int, default=10
-            Largest number of features of each row.
+            Maximum number of features for each row.
         figure : matplotlib Figure or SubFigure, default=None
-            Where to draw; default: a new figure.
+            Where to draw; by default in a new figure.
 
         Returns
         -------

@@ -13,13 +13,13 @@ class FreeEnergyDisplay:
     ----------
     epochs : list of int
     solutions : list of Solutions
-        After each epoch.
+        The solutions after each epoch.
 
     Attributes
     ----------
     figure_ : matplotlib Figure or SubFigure
     axes_ : ndarray of matplotlib Axes
-        The course over the epochs, and then the histograms.
+        The plot over the epochs, and then the histograms.
     """
 
     def __init__(self, epochs, solutions):
@@ -33,7 +33,7 @@ class FreeEnergyDisplay:
         Parameters
         ----------
         recorder : SolutionsRecorder
-            After a fit.
+            A recorder after a fit.
         **plot_params
             Passed to :meth:`plot`.
 
@@ -44,12 +44,12 @@ class FreeEnergyDisplay:
         return cls(*records_of(recorder)).plot(**plot_params)
 
     def plot(self, *, figure=None):
-        """Draw the course over the epochs, above histograms of some that have several solutions.
+        """Draw free energies over the epochs, above histograms for epochs with several solutions.
 
         Parameters
         ----------
         figure : matplotlib Figure or SubFigure, default=None
-            Where to draw; default: a new figure.
+            Where to draw; by default in a new figure.
 
         Returns
         -------

@@ -56,12 +56,12 @@ class HistoryDisplay:
         Parameters
         ----------
         quantity : str, default=None
-            A key of ``history_``; default: the log-likelihood, if it was measured in at least half
-            of the epochs, with the score of the validation rows if there is one; else the first of
-            ``score``, ``tap_log_likelihood``, ``validation_error``, ``converged``, ``updated`` and
-            ``time`` that was recorded.
+            A key of ``history_``. By default the log-likelihood if it was measured in at least half
+            of the epochs, together with the score of the validation rows if there is one; otherwise
+            the first of ``score``, ``tap_log_likelihood``, ``validation_error``, ``converged``,
+            ``updated`` and ``time`` that was recorded.
         ax : matplotlib Axes, default=None
-            Where to draw; default: a new figure.
+            Where to draw; by default in a new figure.
         **line_params
             Passed to ``Axes.plot``.
 
@@ -77,7 +77,7 @@ class HistoryDisplay:
         import matplotlib.pyplot as plt
 
         if not self.history.get("epoch"):
-            raise ValueError("history has no epochs, as the machine was not trained by fit")
+            raise ValueError("history has no epochs, since the estimator was not trained by fit")
         names = [quantity]
         if quantity is None:
             measured = np.isfinite(self.history.get("log_likelihood", [np.nan]))

@@ -11,8 +11,8 @@ def shape_of_images(rows, image_shape=None):
     image_shape = image_shape or (math.isqrt(n_features),) * 2
     if math.prod(image_shape) != n_features:
         raise ValueError(
-            f"rows of pixels are shown as images, and {n_features} features do not fill one of "
-            f"shape {tuple(image_shape)}; give image_shape=(height, width)"
+            f"rows are shown as images, but {n_features} features do not fill an image of "
+            f"shape {tuple(image_shape)}; pass image_shape=(height, width)"
         )
     return image_shape
 

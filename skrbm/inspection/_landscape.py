@@ -14,19 +14,19 @@ _MIN_ROWS, _N_NEIGHBORS = 4, 10  # of an embedding
 
 
 class LandscapeDisplay:
-    """Solutions of a machine in the plane, by Isomap (Figs. 6 and 7 of Tramel et al. 2018).
+    """Solutions of a model, embedded in the plane by Isomap (Figs. 6 and 7 of Tramel et al. 2018).
 
     Parameters
     ----------
     epochs : list of int
     solutions : list of Solutions
-        After each epoch.
+        The solutions after each epoch.
     points : list of ndarray of shape (n_solutions, 2)
         The embedded solutions.
     start_points : list of ndarray of shape (n_starts, 2), default=None
         The embedded starts.
     y : array-like of shape (n_starts,), default=None
-        Classes of the starts, for their colours; default: their solutions.
+        Classes of the starts, which determine their colours; by default their solutions do.
 
     Attributes
     ----------
@@ -49,13 +49,13 @@ class LandscapeDisplay:
         Parameters
         ----------
         recorder : SolutionsRecorder
-            After a fit.
+            A recorder after a fit.
         y : array-like of shape (n_samples,), default=None
-            Classes of the recorder's rows X. Only with ``fit_on="starts"``.
+            Classes of the rows X of the recorder. Requires ``fit_on="starts"``.
         fit_on : {"solutions", "starts"}, default="solutions"
-            Fit the embedding on the means of all units at the solutions of the last epoch (Fig. 6),
-            coloured by free energy; or on the starts (Fig. 7), with the visible means of solutions
-            among them.
+            Whether to fit the embedding to the means of all units at the solutions of the last
+            epoch, colored by free energy (Fig. 6), or to the starts, among which the visible means
+            of the solutions are then placed (Fig. 7).
         **plot_params
             Passed to :meth:`plot`.
 
@@ -87,13 +87,13 @@ class LandscapeDisplay:
     def plot(self, *, figure=None):
         """Draw the epochs in the same coordinates.
 
-        Solutions are coloured by free energy. With starts, which then have the colours, they are
-        black and sized by the number of starts that lead to them.
+        Solutions are colored by free energy. If starts are shown, these are colored instead, and
+        solutions are black, with sizes given by the number of starts that lead to them.
 
         Parameters
         ----------
         figure : matplotlib Figure or SubFigure, default=None
-            Where to draw; default: a new figure.
+            Where to draw; by default in a new figure.
 
         Returns
         -------
@@ -140,7 +140,7 @@ def _embedded(rows, parts):
     """Return parts in the plane where rows are embedded."""
     if len(rows) < _MIN_ROWS:
         raise ValueError(
-            f"an embedding needs at least {_MIN_ROWS} rows, got {len(rows)}; give more starts X, "
+            f"an embedding needs at least {_MIN_ROWS} rows, got {len(rows)}; pass more starts X, "
             "or fit_on='starts'"
         )
     embedding = Isomap(n_neighbors=min(_N_NEIGHBORS, len(rows) - 1), n_components=2).fit(rows)

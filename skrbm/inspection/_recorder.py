@@ -8,15 +8,16 @@ _MOST_SHOWN = 4  # epochs of which a display shows solutions
 class SolutionsRecorder:
     """Callback that records the solutions of mean-field equations during ``fit``.
 
-    The equations are solved from the same starts before training and after epochs (Fig. 5 of
-    Tramel et al. 2018). Neither the fit nor its random numbers change.
+    The equations are solved from the same starts before training and after its epochs (Fig. 5 of
+    Tramel et al. 2018). The result of the fit is unaffected.
 
     Parameters
     ----------
     X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-        Initial visible values, such as rows of data; default: the estimator's ``starts_``.
+        Visible values at which the iterations start, such as rows of data; by default ``starts_``
+        of the estimator.
     every : int, default=1
-        Interval between records, from epoch 0, before training.
+        Number of epochs between records; the first is epoch 0, before training.
     epochs : iterable of int, default=None
         Record these epochs instead.
 
@@ -25,7 +26,7 @@ class SolutionsRecorder:
     epochs_ : list of int
         The recorded epochs. A fit without ``warm_start`` clears the records.
     solutions_ : list of Solutions
-        The :class:`~skrbm.evaluation.Solutions` of each.
+        The :class:`~skrbm.evaluation.Solutions` of each recorded epoch.
 
     Examples
     --------
@@ -78,7 +79,7 @@ def records_of(recorder):
     """Return the epochs and the solutions of a recorder, of which there must be some."""
     if not recorder.epochs_:
         raise ValueError(
-            "the recorder has no records; give it to set_callbacks of an estimator and call fit"
+            "the recorder has no records; pass it to set_callbacks of an estimator and call fit"
         )
     return recorder.epochs_, recorder.solutions_
 

@@ -9,12 +9,12 @@ from ._images import draw_images, shape_of_images
 
 
 class SamplesDisplay:
-    """Samples of a machine as images, or images with missing pixels beside their completions.
+    """Samples of a model as images, or images with missing pixels next to their completions.
 
     Parameters
     ----------
     images : ndarray of shape (n_images, n_features)
-        NaN is drawn in a colour of its own.
+        NaN is drawn in a separate color.
     image_shape : tuple of int
         Height and width, with height * width = n_features.
 
@@ -46,14 +46,15 @@ class SamplesDisplay:
         ----------
         estimator : fitted estimator with ``sample``
         X : array-like of shape (n_images, n_features), default=None
-            Images with NaN for missing pixels. Each is a row of the grid: first itself, then its
-            conditional mean, if the estimator has ``impute``, then draws.
+            Images with NaN for missing pixels. Each row of the grid shows an image, its conditional
+            mean, if the estimator has ``impute``, and draws.
         n_samples : int, default=None
-            Number of samples, default 64; with X number of draws for each image, default 3.
+            Number of samples, by default 64; if X is given, number of draws for each image, by
+            default 3.
         n_steps : int, default=100
-            Sweeps of each chain.
+            Number of sweeps of each chain.
         image_shape : tuple of int, default=None
-            Height and width of the images; default: a square.
+            Height and width of the images; by default a square.
         random_state : int, RandomState instance or None, default=None
         **plot_params
             Passed to :meth:`plot`.
@@ -92,12 +93,12 @@ class SamplesDisplay:
         Parameters
         ----------
         n_columns : int, default=None
-            Images in a row; default: as many as there are rows, or for completions as many as
-            belong to one image.
+            Number of images in a row; by default as many as there are rows, or for completions as
+            many as belong to one image.
         cmap : str, default="gray"
-            Colour map; missing pixels are drawn in a light blue.
+            Color map; missing pixels are drawn in light blue.
         figure : matplotlib Figure or SubFigure, default=None
-            Where to draw; default: a new figure.
+            Where to draw; by default in a new figure.
 
         Returns
         -------

@@ -12,11 +12,12 @@ class SolutionTreeDisplay:
     Parameters
     ----------
     tree : SolutionTree
-        Of :func:`skrbm.evaluation.solution_tree`.
+        Result of :func:`skrbm.evaluation.solution_tree`.
     y : array-like of shape (n_samples,), default=None
-        Classes of the rows, for the colours of the branches; default: the last solutions.
+        Classes of the rows, which determine the colors of the branches; by default the last
+        solutions do.
     epochs : sequence of shape (n_levels,), default=None
-        The epoch of each level; default: 1, 2, and so on.
+        The epoch of each level; by default 1, 2, ...
 
     Attributes
     ----------
@@ -31,7 +32,7 @@ class SolutionTreeDisplay:
 
     @classmethod
     def from_tree(cls, tree, y=None, *, epochs=None, **plot_params):
-        """Show a tree; parameters as in the class, and ``plot_params`` of :meth:`plot`.
+        """Show a tree; see the class for the parameters, and :meth:`plot` for ``plot_params``.
 
         Returns
         -------
@@ -49,13 +50,13 @@ class SolutionTreeDisplay:
     def plot(self, *, ax=None):
         """Draw the tree, from the first level at the top to the last one at the bottom.
 
-        The width of a branch shows its number of rows, and its colour the class of most of them,
-        grey without a majority. Rows without a solution at some level are left out.
+        The width of a branch shows its number of rows, and its color the class of the majority, or
+        grey if there is none. Rows without a solution at some level are left out.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; default: a new figure.
+            Where to draw; by default in a new figure.
 
         Returns
         -------

@@ -15,15 +15,16 @@ class EarlyStopping(HyperParameters):
     Parameters
     ----------
     patience : int or None, default=None
-        Epochs in a row without an improvement after which training stops, at an epoch whose score
-        is measured. None is a tenth of the epochs, and at least 5: scores of real columns may
-        stagnate for a while and improve again.
+        Training stops after this many epochs in a row without an improvement, at the next epoch
+        whose score is measured. None is a tenth of the epochs, but at least 5, since scores of real
+        columns may stagnate for a while before they improve again.
     validation_fraction : float in (0, 1), default=0.1
-        Part of the rows that is held out for validation.
+        Fraction of the rows that is held out for validation.
     tol : float or None, default=None
-        Smallest improvement that counts: of the log-likelihood, in nats per row, or for
-        :class:`skrbm.ConditionalRBM` of the error. None is 0.01 nats, and 0 for errors. Where the
-        log partition is estimated, a score may also be less than the best by a standard error.
+        Smallest improvement that counts, of the log-likelihood in nats per row or, for
+        :class:`skrbm.ConditionalRBM`, of the error. None is 0.01 nats, or 0 for errors. If log Z is
+        estimated, a score that is lower than the best by at most a standard error counts as equal
+        to it.
     """
 
     patience: int | None = None

@@ -45,7 +45,7 @@ class LengthState(NamedTuple):
 
 @dataclass(frozen=True)
 class StepLength:
-    """Length of a step by the divergence between the machines before and after it.
+    """Choice of the step length by the divergence between the models before and after the step.
 
     A step of length r along a direction d changes the free energy of the model's samples by
     r dF, and the Kullback-Leibler divergence of the old from the new distribution is
@@ -53,17 +53,18 @@ class StepLength:
 
         r = min(cap, sqrt(2 divergence / Var[dF]))
 
-    does not depend on the units of measure, the size of a batch or the kind of the units. A
-    measured step that would exceed the divergence is shortened before it is accepted.
+    is independent of units of measure, batch size and kind of units. A measured step that would
+    exceed the divergence is shortened before it is accepted.
 
     Parameters
     ----------
     divergence : float
-        Largest divergence of a step, in nats.
+        Maximum divergence of a step, in nats.
     cap : float, default=1.0
-        Largest length of a step.
+        Maximum length of a step.
     every : int, default=5
-        Steps from one measurement to the next, after the first ten; a measurement costs a product.
+        After the first ten steps, Var[dF] is measured in every fifth step by default, since each
+        measurement costs a matrix product.
     """
 
     divergence: float

@@ -31,10 +31,10 @@ class Gradient:
     Attributes
     ----------
     n_penalised : int
-        How many of the parameters, the first, the penalty is on.
+        Number of parameters, counted from the first, to which the penalty applies.
     units : tuple of Unit
-        Kinds of the units that the columns of these belong to; where there are none, each column
-        is a site.
+        Kinds of units of the columns of these parameters. Where there are none, each column is a
+        site.
     """
 
     n_penalised = 1
@@ -59,7 +59,7 @@ class Gradient:
 
 
 class ArrayGradient(Gradient):
-    """A gradient that is given as arrays."""
+    """A gradient given as arrays."""
 
     def __init__(self, arrays, n_penalised, units=()):
         self._arrays, self.n_penalised, self.units = arrays, n_penalised, units
@@ -78,22 +78,22 @@ class ArrayGradient(Gradient):
 
 
 class Optimizer(HyperParameters):
-    """The contract of an optimizer. Subclasses are frozen dataclasses of hyper-parameters.
+    """The contract of an optimizer. Subclasses are frozen dataclasses of hyperparameters.
 
     Attributes
     ----------
     for_ranks : bool
         Whether several ranks can take steps together.
     makes_zeros : bool
-        Whether steps end with a proximal one, which makes exact zeros of weights.
+        Whether steps end with a proximal step, which can set weights to exactly 0.
     shrinkage : float
-        Which part of the penalised parameters is subtracted from their gradient.
+        Fraction of the penalized parameters that is subtracted from their gradient.
     schedule : str or callable
-        Factor on the learning rate, by the fraction of the epochs that has passed.
+        Factor on the learning rate as a function of the fraction of epochs completed.
     centered : bool
-        Whether gradients are centred, in estimators that can.
+        Whether gradients are centered, in estimators that support it.
     average : bool
-        Whether parameters are averaged over the steps, in estimators that can.
+        Whether parameters are averaged over the steps, in estimators that support it.
     """
 
     schedule, centered, average = "polynomial", True, True
@@ -216,38 +216,43 @@ class SGD(Penalised):
     velocity <- momentum * velocity + rate * (gradient - alpha * W), W <- W + velocity
     (Alg. 2 of Tramel et al. 2018; its momentum term is printed without the rate).
 
-    Penalties that make exact zeros are no part of the gradient: a proximal step of length rate
-    follows the other, and the velocity is what W has moved in all (iPiano; Ochs et al. 2014).
+    Penalties that make exact zeros are not part of the gradient: the gradient step is followed by a
+    proximal step of the same length, and the velocity is the total change of W (iPiano; Ochs et al.
+    2014).
 
     Parameters
     ----------
     momentum : float in [0, 1), default=0.0
-        Part of the last step that is added to the next.
+        Fraction of the last step that is added to the next.
     alpha : float or "auto", default="auto"
-        Strength of the penalty, on the weights only. "auto": max(1, number of columns / 50) over
-        the number of rows, as by a normal prior distribution of each weight, with a standard
-        deviation of 1 for up to 50 columns, and with a smaller one for more. With fewer than 4.5
-        rows for each column it is up to 4 times as large, as long as the numerator is at most 12.
-        Where columns share a precision matrix, the number of rows is multiplied by the square of
-        the fraction of their values that are observed (the fraction of pairs).
+        Strength of the penalty, which applies to the weights only. "auto" is max(1, number of
+        columns / 50) divided by the number of rows, which corresponds to a normal prior
+        distribution of each weight, with a standard deviation of 1 for up to 50 columns, and a
+        smaller one for more. With fewer than 4.5 rows per column it is up to 4 times as large, as
+        long as the numerator does not exceed 12. If columns share a precision matrix, the number of
+        rows is multiplied by the square of the fraction of their values that are observed (the
+        fraction of observed pairs).
     penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
-        alpha / 2 times the sum of squares; alpha times the sum of abs(W); alpha / 2 times the sum
-        over rows of (sum of abs(W_j))² (Tubiana, Cocco and Monasson 2019); alpha times the sum over
-        rows and sites of the Euclidean norm of the site's weights. A site is a categorical
-        variable with all its columns, or one column. All but "l2" make exact zeros
-        (:ref:`sparse_weights`).
+        In this order: alpha / 2 times the sum of squares; alpha times the sum of abs(W); alpha / 2
+        times the sum over hidden units j of (sum of abs(W_j))² (Tubiana, Cocco and Monasson 2019);
+        alpha times the sum over hidden units and sites of the Euclidean norm of the weights of the
+        site. A site consists of all columns of a categorical variable, or of one other column. All
+        except "l2" make exact zeros (:ref:`sparse_weights`).
     max_grad_norm : float or None, default=None
-        Norm of the gradient by all parameters above which it is scaled down to that norm.
+        If the norm of the gradient with respect to all parameters is larger than this, the gradient
+        is scaled down to it.
     schedule : {"constant", "linear", "polynomial", "cosine", "exponential"} or callable, \
             default="polynomial"
-        Factor on the learning rate, by the fraction t of the epochs that has passed: 1, down to 0
-        as 1 - t, (1 - t)^1.5 or a cosine, or down to 1e-3; or a function of t.
+        Factor on the learning rate as a function of the fraction t of epochs completed: 1; 1 - t,
+        (1 - t)^1.5 or half a cosine, which decrease to 0; an exponential that decreases to 1e-3; or
+        a function of t.
     centered : bool, default=True
-        Whether the gradient is that of the couplings between deviations of the units from their
-        means. Learning is then faster, and depends less on the learning rate.
+        Whether to center the gradient: it is then the gradient with respect to couplings between
+        deviations of the units from their means. Learning is faster, and depends less on the
+        learning rate.
     average : bool, default=True
-        Whether the fitted parameters are means over the steps, in which late ones weigh more. They
-        have less noise than those of the last step, from which training continues.
+        Whether the fitted parameters are averages over the steps, in which late steps have larger
+        weights. They are less noisy than those of the last step, from which training continues.
     """
 
     momentum: float = 0.0
@@ -306,17 +311,17 @@ class AdamState(NamedTuple):
 class Adam(Penalised):
     """Gradient ascent with a step length of its own for each parameter (Kingma and Ba 2015).
 
-    Proximal steps have the lengths of these steps, without the running mean of the gradient (Yun,
-    Lozano and Yang 2021).
+    Proximal steps have the same step lengths, but do not enter the running mean of the gradient
+    (Yun, Lozano and Yang 2021).
 
     Parameters
     ----------
     decay, decay_squares : float in [0, 1), default=0.9 and 0.999
-        How slowly the running means of the gradient and of its square change.
+        Decay rates of the running means of the gradient and of its square.
     epsilon : float > 0, default=1e-8
-        Added to the root of the running mean of squares.
+        Added to the square root of the running mean of squares.
     alpha, penalty, max_grad_norm, schedule, centered, average : as in :class:`SGD`
-        "l2" enters the gradient.
+        The penalty "l2" is part of the gradient.
     """
 
     decay: float = 0.9
@@ -367,12 +372,12 @@ class Adam(Penalised):
 class NaturalGradient(Penalised):
     """Natural gradient ascent, with the Fisher information of the model's samples (Amari 1998).
 
-    The direction is (F + λ I)⁻¹ times the centred gradient, where F is the covariance of the
-    sufficient statistics over the chains of the model phase, or over the rows of data where the
-    moments of the model come from equations. λ is ``damping`` times the trace of F over the number
-    of rows, and no smaller than the same of data rows, about the means of the chains: chains that
-    have come together in one mode say little of what a step changes. The direction is the better
-    the more chains there are; a few hundred are a good number.
+    The direction is (F + λ I)⁻¹ times the centered gradient, where F is the covariance of the
+    sufficient statistics over the chains of the model phase, or over the rows of data if the
+    moments of the model come from fixed points. λ is ``damping`` times the trace of F divided by
+    the number of rows, and not smaller than the same quantity for the rows of data, about the means
+    of the chains, since chains that have gathered in one mode say little about the effect of a
+    step. The more chains there are, the better the direction; a few hundred are a good number.
 
     Parameters
     ----------

@@ -185,8 +185,8 @@ def check_has_integral(machine: Machine) -> None:
     """Raise DivergenceError if the distribution of a machine cannot be normalized."""
     if not has_integral(machine):
         raise DivergenceError(
-            "the distribution cannot be normalized, as couplings between unbounded units are too "
-            "strong for their precisions; use smaller weights, or units with bounds such as "
+            "the distribution cannot be normalized, since couplings between unbounded units are "
+            "too strong for their precisions; use smaller weights, or units with bounds such as "
             "'truncated_gaussian'"
         )
 

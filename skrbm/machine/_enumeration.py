@@ -89,8 +89,8 @@ def check_enumerable(machine: Machine, max_units: int = MAX_UNITS) -> None:
     """Raise ValueError if exact sums would need more than ``max_units`` units."""
     if not can_enumerate(machine, max_units):
         raise ValueError(
-            "exact sums need a layer (in a deep machine, every other layer) with at most "
-            f"max_units={max_units} binary units, and this machine has {machine.n_units} units; "
+            "exact sums need a layer (in a deep model, every other layer) with at most "
+            f"max_units={max_units} binary units, but the layers have {machine.n_units} units; "
             "raise max_units or use method='smc'"
         )
 

@@ -29,23 +29,23 @@ _OF_WEIGHTS = {"squares", "cubes", "largest"}
 
 @dataclass(frozen=True)
 class Machine:
-    """Layers of units with couplings between neighbouring layers.
+    """A model of layers of units, with couplings between neighbouring layers.
 
     The distribution is exp(sum_l theta_l . statistics(x_l) + scale * sum_l x_{l+1}' W_l x_l) / Z.
 
     Parameters
     ----------
     units : tuple of Unit
-        Layer 0 is visible.
+        Units of each layer; layer 0 is visible.
     thetas : tuple of Theta
-        Natural parameters of each layer, arrays of shape (n_units[l],). With shape
-        (n_rows, n_units[l]) each row has its own distribution, such as the posterior given an
-        observation of that row.
+        Natural parameters of each layer, arrays of shape (n_units[l],). If they have shape (n_rows,
+        n_units[l]), each row has its own distribution, such as the posterior given an observation
+        of that row.
     weights : tuple of arrays of shape (n_units[l + 1], n_units[l])
         Couplings. A restricted Boltzmann machine has one matrix, ``components_``, and independent
         units have none.
     scale : float, default=1.0
-        Factor on all couplings, so that annealing need not copy the weights.
+        Factor on all couplings, so that annealing does not need to copy the weights.
     """
 
     units: tuple[Unit, ...]

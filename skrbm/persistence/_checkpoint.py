@@ -17,36 +17,36 @@ _ALL = "checkpoint-*.npz"
 
 
 class Checkpoint:
-    """Callback that writes a fit to files, from which :func:`resume` continues it.
+    """Callback that writes the state of a fit to files, from which :func:`resume` continues.
 
-    A file is written when ``fit`` starts, after some of its epochs (units, of
-    :class:`~skrbm.FrankWolfeRBM`), and when it ends. It is complete or missing, even if the process
-    is killed. The result of the fit and its random numbers do not change.
+    A file is written when ``fit`` starts, after some of its epochs (or units, for
+    :class:`~skrbm.FrankWolfeRBM`), and when it ends. Files are written atomically: they are
+    complete or missing, even if the process is killed. The result of the fit is unaffected.
 
     Parameters
     ----------
     folder : str or path-like
-        Where the files are written; created if missing. Each fit needs its own. The file with the
-        largest number is the newest. Of several processes that learn one machine together, each
-        writes to a subfolder, such as ``rank-0``, and all of them need this callback.
+        Where the files are written; created if missing. Each fit needs its own folder. The file
+        with the largest number is the newest. If several processes train a model together, all of
+        them need this callback, and each writes to a subfolder, such as ``rank-0``.
     every : int, default=1
-        Number of epochs from one file to the next.
+        Number of epochs between files.
     minutes : float, default=None
-        Write a file after the first epoch that ends so many minutes after the last file, instead
-        of every so many epochs.
+        If given, a file is written after the first epoch that ends at least this many minutes after
+        the last file, and ``every`` is ignored.
     keep : int, default=3
-        Number of the newest files that are kept.
+        Number of files to keep; older ones are deleted.
 
     Raises
     ------
     TypeError
-        When the fit starts, if the estimator cannot be saved (see :func:`save`), or if it is part
+        Raised when the fit starts, if the estimator cannot be saved (see :func:`save`) or is part
         of another one, such as RBMClassifier.
 
     Warns
     -----
     UserWarning
-        If a file cannot be written, as to a full disk. The fit continues.
+        If a file cannot be written, for example because the disk is full. The fit continues.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class Checkpoint:
         """Create the folder, and remove incomplete files of a process that was killed."""
         check_own(estimator, "Checkpoint")
         if type(estimator).__name__ not in skrbm().__all__:
-            raise TypeError("Checkpoint cannot resume a machine that is part of another estimator")
+            raise TypeError("Checkpoint does not support an estimator that is part of another one")
         folder = _folder_of_rank(self.folder)
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.glob(f".{_ALL}.*"):
@@ -132,39 +132,40 @@ def _files(folder):
 
 
 def resume(path, X, y=None, sample_weight=None, *, callbacks=()):
-    """Continue an interrupted fit; the result is that of the fit without interruption.
+    """Continue an interrupted fit, with the same result as without the interruption.
 
     Parameters
     ----------
     path : str or path-like
-        A file of :class:`Checkpoint`, or its folder, of which the newest readable file is taken.
-        Several processes that learn together pass the folder; their number must be the same as
+        A file written by :class:`Checkpoint`, or the folder, whose newest readable file is then
+        used. If several processes train together, pass the folder; their number must be the same as
         before.
     X : array-like of shape (n_samples, n_features)
-        The data of the interrupted fit, as ``y`` and ``sample_weight`` are.
+        The data of the interrupted fit; likewise ``y`` and ``sample_weight``.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-        Only of :class:`~skrbm.ConditionalRBM`.
+        Only for :class:`~skrbm.ConditionalRBM`.
     sample_weight : array-like of shape (n_samples,), default=None
     callbacks : sequence of callbacks, default=()
-        For the rest of the fit, such as the same :class:`Checkpoint`.
+        Callbacks for the rest of the fit, such as the same :class:`Checkpoint`.
 
     Returns
     -------
     estimator : object
-        Fitted, with the same parameters as before. A fit that had ended is returned as it was.
+        Fitted, with the same parameters as before. If the fit was already complete, it is returned
+        unchanged.
 
     Raises
     ------
     FileNotFoundError
-        If there is no file, as when the fit was interrupted before it started.
+        If there is no file, for example because the fit was interrupted before it started.
     ValueError
-        If the data are not those of the fit, if the number of processes differs, or if no file can
-        be read.
+        If the data are not those of the interrupted fit, if the number of processes differs, or if
+        no file can be read.
 
     Warns
     -----
     UserWarning
-        If the newest file cannot be read, and an older one is taken.
+        If the newest file cannot be read and an older one is used.
     """
     return estimator_to_resume(path, callbacks).fit(X, y, sample_weight=sample_weight)
 
@@ -192,7 +193,7 @@ def estimator_to_resume(path, callbacks=()):
         try:
             estimator, progress, n_ranks = read(files[number], "estimator", "progress", "n_ranks")
             if not isinstance(estimator, BaseEstimator) or not isinstance(progress, Progress):
-                error = f"{path} has no progress of a fit, as a file of Checkpoint has"
+                error = f"{path} was not written by Checkpoint"
         except ValueError as unreadable:
             error = str(unreadable)
         found = [message for message in ranks().gather(error) if message]
@@ -202,7 +203,7 @@ def estimator_to_resume(path, callbacks=()):
     else:
         raise ValueError(errors[0])
     if errors:
-        warnings.warn(f"{errors[0]}; {files[number]} is taken instead", stacklevel=3)
+        warnings.warn(f"{errors[0]}; {files[number]} is used instead", stacklevel=3)
     if n_ranks != ranks().size:
         raise differs
     estimator.set_callbacks(*callbacks)

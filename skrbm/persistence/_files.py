@@ -26,25 +26,25 @@ _ROOMS = "arrays", "estimators", "inference", "inputs", "learning", "machine", "
 
 
 def save(estimator, path):
-    """Write an estimator to a file, which is replaced as a whole or not at all.
+    """Write an estimator to a file.
 
-    The file is an ``.npz`` archive of arrays, one of which is JSON text. It has all that training
-    continues from (chains, random stream, state of the optimizer), so that ``partial_fit`` and
-    ``warm_start`` continue from a loaded estimator as from the saved one. Callbacks and requests
-    for metadata are not saved.
+    An existing file is replaced atomically. The file is an ``.npz`` archive of arrays, one of which
+    is JSON text. It includes the state of the training (chains, random stream, optimizer state), so
+    that ``partial_fit`` and ``warm_start`` continue from a loaded estimator as from the saved one.
+    Callbacks and metadata requests are not saved.
 
     Parameters
     ----------
     estimator : estimator of skrbm
-        Fitted or not.
+        A fitted or unfitted estimator.
     path : str or path-like
-        No suffix is added.
+        The name of the file, to which no suffix is added.
 
     Raises
     ------
     TypeError
-        If a parameter or an attribute is not made of arrays, plain values and objects of skrbm,
-        such as a function as ``schedule``.
+        If a parameter or an attribute consists of anything but arrays, plain values and objects of
+        skrbm, such as a function passed as ``schedule``.
     """
     check_own(estimator, "save")
     write(path, estimator=estimator)
@@ -54,7 +54,7 @@ def check_own(estimator, name):
     """Raise TypeError unless ``estimator`` is one of skrbm, as ``name`` needs it."""
     cls = type(estimator)
     if not isinstance(estimator, BaseEstimator) or _types().get(cls.__name__) is not cls:
-        raise TypeError(f"{name} takes an estimator of skrbm, got {cls.__module__}.{cls.__name__}")
+        raise TypeError(f"{name} needs an estimator of skrbm, got {cls.__module__}.{cls.__name__}")
 
 
 def write(path, **values):
@@ -78,31 +78,33 @@ def write(path, **values):
 
 
 def load(path, *, device=None):
-    """Return the estimator that :func:`save` has written to a file.
+    """Load an estimator from a file written by :func:`save`.
 
     Parameters
     ----------
     path : str or path-like
     device : str, default=None
-        Device of its torch tensors, such as "cpu" without a GPU; default: that of the saved ones.
-        On another kind of device training continues with other random numbers.
+        Device of its torch tensors, such as "cpu" on a computer without a GPU; by default the one
+        from which they were saved. On another kind of device, training continues with other random
+        numbers.
 
     Returns
     -------
     estimator : object
-        With the same parameters and attributes; arrays have the same library and dtype.
+        The estimator with its parameters and attributes; arrays have the same library and dtype as
+        before.
 
     Raises
     ------
     ValueError
-        If the file was not written by :func:`save`, or by a later release of skrbm, or its
-        estimator has parameters that ``fit`` refuses, or arrays that do not fit each other.
+        If the file was not written by :func:`save`, if it was written by a later release of skrbm,
+        or if the estimator has invalid parameters or inconsistent arrays.
     ImportError
-        If it has arrays of a library that is not installed.
+        If the file has arrays of a library that is not installed.
     """
     estimator = read(path, "estimator", device=device)[0]
     if not isinstance(estimator, BaseEstimator):
-        raise ValueError(f"{path} has no estimator")
+        raise ValueError(f"{path} contains no estimator")
     return estimator
 
 
@@ -110,7 +112,7 @@ def read(path, *names, device=None):
     """Return values of a file by name, None where missing; raise errors as :func:`load`."""
     with open(path, "rb") as file:
         if not is_zipfile(file):
-            raise ValueError(f"{path} is no file of skrbm.persistence.save")
+            raise ValueError(f"{path} was not written by skrbm.persistence.save")
         file.seek(0)
         try:
             if any(entry.compress_type != ZIP_STORED for entry in ZipFile(file).infolist()):
@@ -120,7 +122,9 @@ def read(path, *names, device=None):
             tree = json.loads(archive[_TREE].tobytes())
             version, release = int(tree["format"]), tree["skrbm"]
         except Exception as error:  # zipfile and NumPy raise almost anything for damaged files
-            raise ValueError(f"{path} is no file of skrbm.persistence.save: {error}") from error
+            raise ValueError(
+                f"{path} was not written by skrbm.persistence.save: {error}"
+            ) from error
         if version > _FORMAT:
             raise ValueError(f"{path} was written by a later release, skrbm {release}")
         try:
@@ -136,12 +140,12 @@ def read(path, *names, device=None):
 
 
 def trusted_types():
-    """Return the full names of the types in estimators of skrbm, for ``skops.io.load``.
+    """Return the names of all types in estimators of skrbm, for ``skops.io.load``.
 
     Returns
     -------
     list of str
-        To be passed as ``trusted``.
+        Pass it as ``trusted``.
 
     Examples
     --------
@@ -310,12 +314,14 @@ class _Reader:
 
     def _object(self, type, state):
         if type not in _types():
-            raise ValueError(f"it has a {type}, which is no part of an estimator")
+            raise ValueError(f"it contains a {type}, which is not part of an estimator")
         cls = _types()[type]
         if issubclass(cls, BaseEstimator):  # callbacks and methods do not come from files
             wrong = [n for n in state if is_of_scikit_learn(n) or callable(getattr(cls, n, None))]
             if wrong:
-                raise ValueError(f"it has an attribute {wrong[0]!r}, which no estimator saves")
+                raise ValueError(
+                    f"it contains an attribute {wrong[0]!r}, which estimators do not save"
+                )
         values = {name: self.value(tree) for name, tree in state.items()}
         if is_dataclass(cls) or issubclass(cls, tuple):
             return cls(**values)

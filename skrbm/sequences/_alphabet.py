@@ -38,7 +38,8 @@ def encode(sequences, alphabet="protein", *, unknown="missing"):
     Parameters
     ----------
     sequences : iterable of str
-        Of the same length. '.' and '-' are gaps. In "rna" and "dna" T and U stand for each other.
+        Sequences of the same length. '.' and '-' are gaps. In "rna" and "dna", T and U are
+        equivalent.
     alphabet : str, default="protein"
         "protein" (the gap and 20 amino acids), "rna" or "dna" (the gap and four bases), in
         alphabetical order; or the letters themselves, such as "ACDEFGHIKLMNPQRSTVWY" for proteins
@@ -50,7 +51,7 @@ def encode(sequences, alphabet="protein", *, unknown="missing"):
     Returns
     -------
     ndarray of int8 of shape (n_sequences, n_sites)
-        The position of each letter in the alphabet; -1 is missing.
+        The position of each letter in the alphabet, or -1 for missing letters.
 
     Raises
     ------
@@ -61,14 +62,14 @@ def encode(sequences, alphabet="protein", *, unknown="missing"):
     Warns
     -----
     DataRangeWarning
-        If more than 5 % of the letters are neither in the alphabet nor a gap or a usual sign of
-        ambiguity, such as X.
+        If more than 5 % of the letters are not in the alphabet, and are neither gaps nor usual
+        ambiguity codes such as X.
     """
     letters, sequences = letters_of(alphabet), list(sequences)
     gap = letters.find("-")
     code_of_unknown = look_up("unknown", unknown, {"missing": -1, "gap": gap})
     if not all(isinstance(row, str) for row in sequences) or not any(sequences):
-        raise ValueError("sequences must be strings, of which at least one is not empty")
+        raise ValueError("sequences must be strings, at least one of which is not empty")
     lengths = [len(row) for row in sequences]
     if min(lengths) < max(lengths):
         raise ValueError(
@@ -111,7 +112,7 @@ def _warn_of_others(counts, table, letters):
 
 
 def decode(codes, alphabet="protein", *, missing="X"):
-    """Return the sequences of codes.
+    """Convert codes to sequences.
 
     Parameters
     ----------
@@ -119,7 +120,7 @@ def decode(codes, alphabet="protein", *, missing="X"):
     alphabet : str, default="protein"
         As in :func:`encode`.
     missing : str, default="X"
-        The letter for -1.
+        The letter used for -1.
 
     Returns
     -------

@@ -17,7 +17,9 @@ def sequence_machine(model):
     visible units Categorical of one size, whose categories are the letters of one alphabet.
     """
     if not isinstance(model, Machine) and not hasattr(type(model), "machine_"):
-        raise TypeError(f"model must be a fitted machine, got {type(model).__name__}")
+        raise TypeError(
+            f"model must be a fitted estimator or a Machine, got {type(model).__name__}"
+        )
     machine = model if isinstance(model, Machine) else model.machine_
     sizes = ()
     if isinstance(machine.units[0], Categorical) and len(machine.units) == 2:
@@ -32,7 +34,7 @@ def sequence_machine(model):
         is_text = isinstance(values[0], str | bytes)
         if values != (categories[0] if is_text else list(range(len(values)))):
             raise TypeError(
-                f"model has a site with the categories {values}, not those of one alphabet; fit "
+                f"model has a site with categories {values} instead of those of an alphabet; fit "
                 "CategoricalRBM with categories=[range(n_letters)] * n_sites"
             )
 
@@ -45,43 +47,44 @@ def sequence_machine(model):
 
 
 def effective_couplings(model, codes, sample_weight=None, *, method="variance"):
-    """Return the couplings between pairs of sites that the hidden units mediate.
+    """Compute the couplings between pairs of sites that are mediated by the hidden units.
 
-    Summed over its hidden units, a machine has log p(v) = b'v + sum_m G_m(W_m v) + constant, with
-    the log-partition function G_m of hidden unit m. Given the other letters of a sequence, the
-    coupling of the letters at sites i and j is the part of G_m that depends on both.
+    With the hidden units summed out, log p(v) = b'v + sum_m G_m(W_m v) + constant, where G_m is
+    the log-partition function of hidden unit m. Given the other letters of a sequence, the coupling
+    of the letters at sites i and j is the part of sum_m G_m that depends on both.
 
     Parameters
     ----------
     model : fitted estimator or Machine
-        With visible units ``Categorical((n_letters,) * n_sites)`` and one hidden layer.
+        A model with visible units ``Categorical((n_letters,) * n_sites)`` and one hidden layer.
     codes : array-like of int of shape (n_sequences, n_sites)
-        Sequences over which couplings are averaged, such as those of the data. Uniformly drawn ones
-        give the pair terms of the expansion of log p(v) in zero-sum gauge.
+        Sequences over which couplings are averaged, such as those of the data. Sequences drawn
+        uniformly give the pair terms of the expansion of log p(v) in zero-sum gauge.
     sample_weight : array-like of shape (n_sequences,), default=None
-        Weights in that mean.
+        Weights of the sequences in that average.
     method : {"variance", "difference"}, default="variance"
-        "variance" is the second order: W_mi(a) W_mj(b) times the mean variance of h_m given v,
-        summed over m, as Tubiana et al. (2019) predict contacts. It is exact for Gaussian hidden
-        units. "difference" is the mean of G_m with letters a and b put in at i and j, in zero-sum
-        gauge: exact for any units, but its time grows with n_sequences n_sites**2 n_letters**2, so
-        use some tens of sequences.
+        "variance" is the second-order approximation used by Tubiana et al. (2019) to predict
+        contacts: W_mi(a) W_mj(b) times the mean variance of h_m given v, summed over m. It is exact
+        for Gaussian hidden units. "difference" averages G_m with letters a and b inserted at i and
+        j, in zero-sum gauge. It is exact for any units, but its time grows as n_sequences
+        n_sites**2 n_letters**2: use a few dozen sequences.
 
     Returns
     -------
     ndarray of shape (n_sites, n_letters, n_sites, n_letters)
-        Entry (i, a, j, b), symmetric, in zero-sum gauge: sums over a or b are 0. 0 where i = j.
+        Couplings with indices (i, a, j, b), symmetric and in zero-sum gauge: sums over a or b are
+        0. They are 0 for i = j.
 
     Raises
     ------
     TypeError
-        If the model is of another kind.
+        If the model does not have such units.
     """
     function = look_up("method", method, {"variance": _variance, "difference": _difference})
     machine, n_letters = sequence_machine(model)
     codes, n_sites = check_codes(codes, n_letters), machine.n_units[0] // n_letters
     if codes.shape[1] != n_sites:
-        raise ValueError(f"codes have {codes.shape[1]} sites, but the machine has {n_sites}")
+        raise ValueError(f"codes have {codes.shape[1]} sites, but the model has {n_sites}")
     if (codes < 0).any():
         raise ValueError("codes must have no missing letters (-1)")
     weights = check_weights(sample_weight, codes)
@@ -95,7 +98,9 @@ def effective_couplings(model, codes, sample_weight=None, *, method="variance"):
 def _variance(machine, inputs, W, codes, weights):
     unit = machine.units[1]
     if not unit.has_variances:
-        raise ValueError(f"method='variance' is not for hidden {unit}; use method='difference'")
+        raise ValueError(
+            f"method='variance' does not support hidden {unit}; use method='difference'"
+        )
     _, variance = unit.mean_variance(unit.tilt(machine.thetas[1], inputs))
     flat = W.reshape(len(W), -1)
     return (flat.T @ ((weights @ variance)[:, None] * flat)).reshape(2 * W.shape[1:])
@@ -139,23 +144,23 @@ def zero_sum(couplings):
 
 
 def contact_scores(couplings, *, gap=None, correct=True):
-    """Return a score of each pair of sites: the norm of its couplings.
+    """Return a contact score for each pair of sites, the norm of its couplings.
 
     Parameters
     ----------
     couplings : array-like of shape (n_sites, n_letters, n_sites, n_letters)
-        Such as :func:`effective_couplings`, in any gauge.
+        Couplings such as those of :func:`effective_couplings`, in any gauge.
     gap : int, default=None
-        The code of a letter whose couplings do not count, such as 0 for the gap of "protein".
+        The code of a letter whose couplings are ignored, such as 0 for the gap of "protein".
     correct : bool, default=True
-        Whether the average product correction is applied (Dunn et al. 2008), which subtracts what
-        is due to single sites.
+        Whether to apply the average product correction (Dunn et al. 2008), which subtracts the
+        contributions of single sites.
 
     Returns
     -------
     ndarray of shape (n_sites, n_sites)
-        Symmetric, 0 on the diagonal: Frobenius norms F_ij, less F_i F_j / F if corrected, where F_i
-        and F are the sums of F_ij over j, and over all pairs.
+        Scores, symmetric and 0 on the diagonal: Frobenius norms F_ij, minus F_i F_j / F if
+        corrected, where F_i and F are the sums of F_ij over j and over all pairs.
     """
     couplings = zero_sum(couplings)
     if gap is not None:
@@ -172,20 +177,21 @@ def contact_scores(couplings, *, gap=None, correct=True):
 
 
 def ranked_pairs(scores, *, min_separation=5, n_pairs=None):
-    """Return pairs of sites in the order of decreasing scores.
+    """Return pairs of sites in order of decreasing scores.
 
     Parameters
     ----------
     scores : array-like of shape (n_sites, n_sites)
     min_separation : int, default=5
-        The smallest difference of the two sites, since neighbours are always in contact.
+        Minimum distance of the two sites along the sequence, since neighbours are always in
+        contact.
     n_pairs : int, default=None
         Number of pairs; None for all.
 
     Returns
     -------
     ndarray of int of shape (n_pairs, 2)
-        Each with the smaller site first.
+        Pairs with the smaller site first.
     """
     scores = np.asarray(scores)
     if scores.ndim != 2 or scores.shape[0] != scores.shape[1]:

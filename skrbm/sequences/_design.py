@@ -15,24 +15,24 @@ from ._couplings import sequence_machine
 def design(model, n_samples=1, *, temperature=1.0, n_steps=100, random_state=None):
     """Sample sequences, and compute their log-likelihoods.
 
-    Chains sample p(v, h)**(1 / temperature); below 1 their sequences score higher than those of
-    the data, and vary less.
+    Chains sample from p(v, h)**(1 / temperature). At temperatures below 1 the sequences score
+    higher than those of the data, and are less diverse.
 
     Parameters
     ----------
     model : fitted estimator
-        With visible units ``Categorical((n_letters,) * n_sites)`` and one hidden layer.
+        A model with visible units ``Categorical((n_letters,) * n_sites)`` and one hidden layer.
     n_samples : int, default=1
     temperature : float > 0, default=1.0
     n_steps : int, default=100
-        Steps of block Gibbs sampling of each chain, which starts at a random row of ``starts_``.
+        Number of Gibbs sweeps of each chain, which starts at a random row of ``starts_``.
     random_state : int, RandomState instance or None, default=None
 
     Returns
     -------
     codes : ndarray of int8 of shape (n_samples, n_sites)
     log_likelihood : ndarray of shape (n_samples,)
-        Of the model itself, at temperature 1, in nats.
+        Log-likelihoods under the model itself, at temperature 1, in nats.
     """
     check_count("n_samples", n_samples, 1)
     check_count("n_steps", n_steps, 0)

@@ -19,9 +19,9 @@ class Alignment(NamedTuple):
     Attributes
     ----------
     names : list of str
-        The lines that start with ">", without it.
+        The lines that start with ">", without this character.
     codes : ndarray of int8 of shape (n_sequences, n_sites)
-        The position of each letter in the alphabet; -1 is missing.
+        The position of each letter in the alphabet, or -1 for missing letters.
     alphabet : str
         The letters.
     """
@@ -32,9 +32,9 @@ class Alignment(NamedTuple):
 
 
 def read_fasta(path, alphabet="protein", *, unknown="missing", inserts="drop"):
-    """Read an alignment from a FASTA file, also one compressed by gzip.
+    """Read an alignment from a FASTA file, which may be compressed by gzip.
 
-    A sequence may have several lines, and end with '*'.
+    A sequence may span several lines and end with '*'.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ def read_fasta(path, alphabet="protein", *, unknown="missing", inserts="drop"):
         Whether letters that are not in the alphabet, such as X, B, Z and N, are encoded as -1 or
         as the gap.
     inserts : {"drop", "keep"}, default="drop"
-        "drop" leaves out lower-case letters and '.', which are insertions between the columns of
-        the alignment in a2m and a3m files. "keep" reads them as upper-case letters and gaps.
+        "drop" skips lower-case letters and '.', which in a2m and a3m files are insertions between
+        the columns of the alignment. "keep" reads them as upper-case letters and gaps.
 
     Returns
     -------
@@ -55,12 +55,12 @@ def read_fasta(path, alphabet="protein", *, unknown="missing", inserts="drop"):
     Raises
     ------
     ValueError
-        If the file has no sequence or is damaged, or the sequences differ in length.
+        If the file has no sequences or is damaged, or the sequences differ in length.
 
     Warns
     -----
     DataRangeWarning
-        As of :func:`encode`.
+        As in :func:`encode`.
     """
     drops = look_up("inserts", inserts, {"drop": True, "keep": False})
     try:
@@ -70,7 +70,7 @@ def read_fasta(path, alphabet="protein", *, unknown="missing", inserts="drop"):
             with _opened(path) as file:
                 names, rows = _parse(file)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"the file is damaged or cut: {error}") from error
+        raise ValueError(f"the file is damaged or truncated: {error}") from error
     if "*" not in letters_of(alphabet):
         rows = [row.removesuffix("*") for row in rows]
     kept = [row.translate(_INSERTS) if drops else row.upper() for row in rows]
@@ -113,14 +113,14 @@ def write_fasta(path, codes, names=None, alphabet="protein"):
     codes : array-like of int of shape (n_sequences, n_sites)
         Missing letters, -1, are written as X, or as N in "rna" and "dna".
     names : sequence of str, default=None
-        Default: 1, 2, ...
+        Names of the sequences; by default 1, 2, ...
     alphabet : str, default="protein"
         As in :func:`encode`.
 
     Raises
     ------
     ValueError
-        If there are more or fewer names than sequences, or a name has several lines.
+        If the numbers of names and sequences differ, or a name has several lines.
     """
     missing = "X" if is_protein(letters_of(alphabet)) else "N"
     rows = decode(codes, alphabet, missing=missing)

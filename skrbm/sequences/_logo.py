@@ -25,7 +25,7 @@ class LogoDisplay:
     alphabet : str, default="protein"
         As in :func:`encode`.
     label : str, default="weight"
-        Of the heights.
+        Label of the axis of the heights.
 
     Attributes
     ----------
@@ -53,11 +53,11 @@ class LogoDisplay:
         Parameters
         ----------
         estimator : fitted estimator or Machine
-            With visible units ``Categorical((n_letters,) * n_sites)`` and one hidden layer.
+            A model with visible units ``Categorical((n_letters,) * n_sites)`` and one hidden layer.
         unit : int, default=0
-            Number of the hidden unit.
+            Index of the hidden unit.
         alphabet : str, default="protein"
-            That of the codes of the data, as in :func:`encode`.
+            Alphabet of the data, as in :func:`encode`.
         **plot_params
             Passed to :meth:`plot`.
 
@@ -75,14 +75,14 @@ class LogoDisplay:
 
     @classmethod
     def from_profile(cls, profile, *, alphabet="protein", **plot_params):
-        """Show the frequencies of letters, times the information at each site.
+        """Show the frequencies of the letters, scaled by the information at each site.
 
         The information is log2(n_letters) minus the entropy, in bits (Schneider and Stephens 1990).
 
         Parameters
         ----------
         profile : array-like of shape (n_sites, n_letters)
-            Such as :func:`profile` returns.
+            Frequencies, such as those returned by :func:`profile`.
         alphabet : str, default="protein"
             As in :func:`encode`.
         **plot_params
@@ -94,7 +94,7 @@ class LogoDisplay:
         """
         profile = np.asarray(profile, dtype=np.float64)
         if profile.ndim != 2 or (profile < 0).any() or not np.allclose(profile.sum(axis=1), 1):
-            raise ValueError("profile must be frequencies (n_sites, n_letters) that sum to 1")
+            raise ValueError("profile must have shape (n_sites, n_letters) and rows that sum to 1")
         logs = np.log2(np.where(profile > 0, profile, 1.0))
         information = np.log2(profile.shape[1]) + (profile * logs).sum(axis=1, keepdims=True)
         return cls(profile * information, alphabet, "bits").plot(**plot_params)
@@ -107,7 +107,7 @@ class LogoDisplay:
         per_row : int, default=40
             Number of sites in a row.
         figure : matplotlib Figure or SubFigure, default=None
-            Default: a new figure.
+            Where to draw; by default in a new figure.
 
         Returns
         -------

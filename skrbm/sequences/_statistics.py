@@ -14,7 +14,7 @@ def profile(codes, n_letters, sample_weight=None):
     Parameters
     ----------
     codes : array-like of int of shape (n_sequences, n_sites)
-        -1 is missing and does not count.
+        Codes of the letters; -1 is missing and ignored.
     n_letters : int
     sample_weight : array-like of shape (n_sequences,), default=None
         Such as those of :func:`sequence_weights`.
@@ -34,7 +34,7 @@ def connected_correlations(codes, n_letters, sample_weight=None):
     Parameters
     ----------
     codes : array-like of int of shape (n_sequences, n_sites)
-        -1 is missing; a pair counts if both letters are known.
+        Codes of the letters; -1 is missing. Pairs with a missing letter are ignored.
     n_letters : int
     sample_weight : array-like of shape (n_sequences,), default=None
         Such as those of :func:`sequence_weights`.
@@ -42,7 +42,7 @@ def connected_correlations(codes, n_letters, sample_weight=None):
     Returns
     -------
     ndarray of shape (n_sites, n_letters, n_sites, n_letters), float64
-        Entry (i, a, j, b).
+        Correlations with indices (i, a, j, b).
     """
     X, weights = _known_letters(codes, n_letters, sample_weight)
     shape = X.shape[1] // n_letters, n_letters
@@ -53,16 +53,16 @@ def connected_correlations(codes, n_letters, sample_weight=None):
 
 
 def pair_correlation(codes, others, n_letters, sample_weight=None, other_weight=None):
-    """Return the Pearson correlation of connected pair correlations of data and of samples.
+    """Return the Pearson correlation between the connected correlations of data and samples.
 
-    All pairs of letters at all pairs of different sites count. Sampling noise lowers it: compare
-    with that of two halves of the data.
+    It is computed over all pairs of letters at all pairs of different sites. Since sampling noise
+    lowers it, compare it with the value between two halves of the data.
 
     Parameters
     ----------
     codes : array-like of int of shape (n_sequences, n_sites)
     others : array-like of int of shape (n_others, n_sites)
-        Such as samples of a machine.
+        Other sequences, such as samples of a model.
     n_letters : int
     sample_weight : array-like of shape (n_sequences,), default=None
         Weights of ``codes``.
@@ -72,7 +72,8 @@ def pair_correlation(codes, others, n_letters, sample_weight=None, other_weight=
     Returns
     -------
     float
-        NaN if the connected correlations of one of them are constant, or there is one site.
+        The correlation. NaN if the connected correlations of either are constant, or if there is
+        only one site.
     """
     found = connected_correlations(codes, n_letters, sample_weight)
     other = connected_correlations(others, n_letters, other_weight)

@@ -11,22 +11,23 @@ _BLOCK = 2**21  # pairs that are compared together, whose counts fit into the ca
 
 
 def sequence_weights(codes, max_distance=0.2):
-    """Return 1 over the number of sequences within a distance of each, itself included.
+    """Return weights that correct for groups of similar sequences.
 
-    The distance is the fraction of sites at which two sequences differ, without sites at which one
-    of them is missing. The sum of the weights is the effective number of sequences.
+    The weight of a sequence is 1 over the number of sequences within a distance of it, including
+    itself. The distance is the fraction of sites at which two sequences differ; sites missing in
+    either are ignored. The sum of the weights is the effective number of sequences.
 
     Parameters
     ----------
     codes : array-like of int of shape (n_sequences, n_sites)
-        -1 is missing. Gaps are letters.
+        Codes of the letters; -1 is missing. Gaps count as letters.
     max_distance : float in [0, 1), default=0.2
-        The largest distance of a neighbour: 0.2 for an identity of at least 80 %.
+        Maximum distance of a neighbour: 0.2 for a sequence identity of at least 80 %.
 
     Returns
     -------
     ndarray of shape (n_sequences,)
-        For ``sample_weight`` of ``fit``.
+        Weights, which can be passed to ``fit`` as ``sample_weight``.
     """
     codes = check_codes(codes)
     counts = np.ones(len(codes))
@@ -39,19 +40,19 @@ def sequence_weights(codes, max_distance=0.2):
 def sequence_clusters(codes, max_distance=0.2):
     """Return single-linkage clusters of sequences.
 
-    As groups of scikit-learn's ``GroupKFold`` and ``GroupShuffleSplit`` they keep close relatives
-    of the test sequences out of the training set.
+    Used as groups in scikit-learn's ``GroupKFold`` and ``GroupShuffleSplit``, they keep close
+    relatives of the test sequences out of the training set.
 
     Parameters
     ----------
     codes : array-like of int of shape (n_sequences, n_sites)
     max_distance : float in [0, 1), default=0.2
-        The largest distance of neighbours, as in :func:`sequence_weights`.
+        Maximum distance of neighbours, as in :func:`sequence_weights`.
 
     Returns
     -------
     ndarray of int of shape (n_sequences,)
-        From 0 on.
+        The cluster of each sequence, counted from 0.
     """
     codes = check_codes(codes)
     clusters = np.arange(len(codes))

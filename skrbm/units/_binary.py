@@ -28,7 +28,7 @@ _BLOCK_ELEMENTS = 2**15  # of arrays of which several fit into the cache
 class Bernoulli(Unit):
     """Unit with support {0, 1} and distribution exp(field * x).
 
-    As x**2 = x, a precision A is the same as a field -A / 2.
+    Since x**2 = x, a precision A is equivalent to a field -A / 2.
     """
 
     values = (0.0, 1.0)
@@ -124,7 +124,7 @@ def smoothed_log_odds(share, n):
 class Spin(Unit):
     """Unit with support {-1, 1} and distribution exp(field * x - precision / 2).
 
-    As x**2 = 1, a precision changes no moment, but the log-partition function.
+    Since x**2 = 1, a precision changes the log-partition function, but no moments.
     """
 
     values = (-1.0, 1.0)
@@ -173,20 +173,20 @@ class Spin(Unit):
 class Fractional(Unit):
     """Hidden units with log-partition function c * softplus(field), for any c > 0.
 
-    For a whole number c the value is the sum of c binary units in one field. For other c no
-    distribution has this log-partition function (its "probabilities" would be negative), but a
-    machine with such hidden units has one, p(v) ∝ exp(b' v + sum_j c_j softplus(w_j' v)): the
-    fractional machine of Ping, Liu and Ihler (2016), Eq. (11). Means, free energies and annealing
-    weights follow from the log-partition function.
+    For a whole number c the value is the sum of c binary units in the same field. For other c no
+    distribution has this log-partition function (some "probabilities" would be negative), but an
+    RBM with such hidden units has a distribution of its visible units, p(v) ∝ exp(b' v + sum_j c_j
+    softplus(w_j' v)): the fractional RBM of Ping, Liu and Ihler (2016), Eq. (11). Means, free
+    energies and annealing weights follow from the log-partition function.
 
     ``sample`` draws a proposal: floor(c) binary units in the field x and, with f = c - floor(c),
-    one more in the field f x that counts f (their Eq. (12), whose factor for c > 1 is split).
-    :class:`~skrbm.inference.Gibbs` accepts or rejects it by :meth:`log_correction`.
+    one more in the field f x that counts f times (their Eq. (12), whose factor for c > 1 is split).
+    :class:`~skrbm.inference.Gibbs` accepts or rejects the proposal by :meth:`log_correction`.
 
     Parameters
     ----------
     multiplicities : array of shape (n_units,)
-        The numbers c, positive.
+        The values of c, which are positive.
     """
 
     multiplicities: Any

@@ -31,17 +31,17 @@ _SPARSE = 24
 
 @dataclass(frozen=True)
 class Categorical(Unit):
-    """Sites with several values each, written as columns: of a site's columns exactly one is 1.
+    """Categorical variables (sites) in one-hot encoding: one column of each site is 1.
 
-    A site of q columns has the distribution exp(field . x), x one of the q unit vectors. So the
-    fields of a site are defined up to a constant. Its columns exclude each other: they have
-    probabilities, but no independent variances, and no precision of their own. ``log_partition``
-    is given for each site, every other method for each column.
+    A site of q columns has the distribution exp(field . x), with x one of the q unit vectors, so
+    the fields of a site are defined up to a constant. Since its columns exclude each other, they
+    have probabilities, but no independent variances and no precisions. ``log_partition`` has one
+    value for each site, every other method one for each column.
 
     Parameters
     ----------
     sizes : int, tuple of int or None, default=None
-        Number of values of every site; or of each site, whose sum is the number of columns. None
+        Number of values of all sites, or of each site; they must sum to the number of columns. None
         makes the whole layer one site.
     """
 

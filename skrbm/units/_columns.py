@@ -32,16 +32,16 @@ def _by_parts(name):
 
 @dataclass(frozen=True)
 class ColumnUnits(Unit):
-    """Columns with units of different kinds, such as bits beside real values and categories.
+    """Columns with units of different kinds, such as bits, real values and categories.
 
-    Each part is a kind of unit and the columns that have it. Parameters have zeros in the columns
-    of a part without the statistic. What the layer can do is what all of its parts can do.
+    Each part consists of a unit and its columns. Parameters are zero in the columns of parts that
+    do not have them. The layer supports only what all of its parts support.
 
     Parameters
     ----------
     parts : list of (Unit, int) or of (Unit, sequence of int)
-        A unit, and how many columns it has, which follow those of the parts before; or a unit and
-        the numbers of its columns. Either all parts have a number of columns or all have a list.
+        Units, each with the number of its columns, which follow those of the part before, or with a
+        list of their positions. Either all parts have a number or all have a list.
 
     Examples
     --------
@@ -90,13 +90,13 @@ class ColumnUnits(Unit):
         object.__setattr__(self, "parts", parts)
         if not parts or not all(isinstance(unit, Unit) and unit.is_learnt for unit, _ in parts):
             raise ValueError(
-                "parts must be a list of pairs (unit, columns), with units that can be learnt, "
+                "parts must be a list of pairs (unit, columns), with units that can be learned, "
                 f"got {self.parts!r}"
             )
         _ = self._layout  # raises if the columns are not those of a layer
         if sum(unit.is_joint for unit, _ in parts) > 1:
             raise ValueError(
-                "parts have several units with covariance='full'; give one of them all real columns"
+                "parts must have at most one unit with covariance='full', with all real columns"
             )
 
     def __getstate__(self):
@@ -119,7 +119,7 @@ class ColumnUnits(Unit):
         """The columns of each site, in order, and the place of each among those of the parts."""
         sites = [own[site] for unit, own in self._pairs for site in unit.groups(len(own))]
         if any((np.diff(site) != 1).any() for site in sites):
-            raise ValueError("the columns of a site must lie side by side and in order")
+            raise ValueError("the columns of a site must be adjacent and in order")
         order = np.argsort([site[0] for site in sites])
         return [sites[i] for i in order], None if self._layout.order is None else order
 
@@ -256,7 +256,7 @@ class ColumnUnits(Unit):
         if columns is not None and columns.shape[1] != self.n_columns:  # ends of all together
             columns = None
             if any(unit.fitted() != unit for unit in self.units):
-                raise ValueError(f"{self}: give both bounds, where ranks learn together")
+                raise ValueError(f"{self}: pass both bounds for training on several ranks")
         pairs = zip(self.parts, self._split(columns), strict=True)
         return ColumnUnits([(unit.fitted(data), own) for (unit, own), data in pairs])
 
@@ -276,9 +276,9 @@ class ColumnUnits(Unit):
             has_bounds = unit.fitted() == unit  # else those of the data that are checked
             if has_bounds and (least < unit.bounds[0] or most > unit.bounds[1]):
                 raise ValueError(
-                    f"columns {few} of X have values from {least:.4g} to {most:.4g}, and those of "
-                    f"{unit} lie in [{unit.bounds[0]:g}, {unit.bounds[1]:g}]; scale or clip them, "
-                    "or give units with wider bounds"
+                    f"columns {few} of X have values from {least:.4g} to {most:.4g}, outside the "
+                    f"range [{unit.bounds[0]:g}, {unit.bounds[1]:g}] of {unit}; scale or clip "
+                    "them, or use units with wider bounds"
                 )
             try:
                 unit.check_values(values)
@@ -444,8 +444,8 @@ def _layout(parts):
     every = np.concatenate([np.array(own, dtype=int) for own in columns])
     if not len(every) or sorted(every) != list(range(len(every))):
         raise ValueError(
-            "parts must all have a number of columns, or all a list of the columns, in which each "
-            f"number from 0 on is once, got {[own for _, own in parts]}"
+            "parts must all have a number of columns, or all a list of positions, with each "
+            f"position from 0 on exactly once, got {[own for _, own in parts]}"
         )
     if (np.diff(every) == 1).all():
         places, order = [slice(own[0], own[-1] + 1) for own in columns], None

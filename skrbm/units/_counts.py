@@ -46,21 +46,21 @@ class _Counts(Unit):
         if not xp.isdtype(values.dtype, "real floating"):
             return
         if not bool(xp.all((values == xp.floor(values)) | (values != values))):
-            raise ValueError(f"X must have whole numbers for {self} units; round it")
+            raise ValueError(f"X must contain whole numbers for {self} units; round it")
 
 
 @dataclass(frozen=True)
 class Binomial(_Counts):
     """Unit with the values 0, 1, ..., n and distribution binom(n, x) exp(field * x).
 
-    The number of successes among n trials, each of probability sigmoid(field), such as a rating of
-    0 to n stars: the sum of n binary units in one field.
+    The value is the number of successes in n trials with probability sigmoid(field), such as a
+    rating of 0 to n stars, or equivalently the sum of n binary units in the same field.
 
     Parameters
     ----------
     n : int or None, default=None
-        The largest value, at most 10 000. None takes that of the training data; without data it
-        is 2.
+        The largest value, at most 10 000. None takes it from the training data; without data it is
+        2.
     """
 
     n: int | None = None
@@ -71,7 +71,7 @@ class Binomial(_Counts):
         check_count("n", self.n, 1, or_none=True)
         if self.n is not None and self.n > _MOST:
             raise ValueError(
-                f"n is {self.n}, and binomial units have at most {_MOST} trials; use Gaussian "
+                f"binomial units have at most n={_MOST} trials, got n={self.n}; use Gaussian "
                 "units for so many values"
             )
         object.__setattr__(self, "n", None if self.n is None else int(self.n))
@@ -161,8 +161,8 @@ class Binomial(_Counts):
 class Poisson(_Counts):
     """Unit with the values 0, 1, 2, ... and distribution exp(field * x) / x!.
 
-    A count without a bound, of rate exp(field). Coupled with units without a bound it has no
-    distribution that sums to 1, so that its neighbours must have bounds.
+    The value is an unbounded count with rate exp(field). Coupled with other unbounded units, it has
+    no distribution that can be normalized, so the units of the other layer must have bounds.
     """
 
     bounds = (0.0, math.inf)
@@ -199,20 +199,19 @@ class Poisson(_Counts):
 
 @dataclass(frozen=True, eq=False)
 class Multinomial(Unit):
-    """Counts of a row: how often each column was drawn, in a number of draws that is given.
+    """Counts of how often each column was drawn, in a given number of draws.
 
-    A layer is one site. Its distribution is that of the *draws in their order*, exp(field . x) for
-    the counts x: the weight of a row of counts has no multinomial coefficient, and sums count each
-    order. So the log-partition function is n_draws * logsumexp(field),
-    and the fields are defined up to a constant. They are the visible units of the replicated
-    softmax [1]_.
+    The distribution is that of the *ordered draws*, exp(field . x) for the counts x: the weight of
+    a row of counts has no multinomial coefficient, and sums run over all orders. The log-partition
+    function is therefore n_draws * logsumexp(field), and the fields are defined up to a constant.
+    The whole layer is one site. These are the visible units of the replicated softmax [1]_.
 
     Parameters
     ----------
     n_draws : int, array of shape (n_rows,) or None, default=None
-        Number of draws of every row, or of each. None: rows of data have their own, which
-        :meth:`of_rows` takes from them; without rows there is no log-partition function and no
-        sample. Where a number is not whole, as many draws as the nearest whole number are made.
+        Number of draws, for all rows or for each row. With None it is the sum of each row of data,
+        taken by :meth:`of_rows`; without rows there are then no log-partition function and no
+        samples. Numbers that are not whole are rounded for sampling.
 
     References
     ----------
@@ -314,7 +313,7 @@ class Multinomial(Unit):
         """Return the numbers of draws, one or a column of them, like ``reference``."""
         if self.n_draws is None:
             raise ValueError(
-                "the number of draws of each row is not known; take the density(length) of a "
+                "the number of draws of each row is unknown; use density(length) of a "
                 "ReplicatedSoftmaxRBM, or the unit of_rows(X) or Multinomial(n_draws)"
             )
         xp = namespace(reference)

@@ -31,19 +31,21 @@ class Gaussian(Unit):
     """Unit on the real line with distribution exp(field * x - precision * x**2 / 2).
 
     With ``covariance="full"`` the columns of a visible layer have the distribution
-    exp(field' x - x' P x / 2), in which all hidden states share the precision matrix P. Hidden
+    exp(field' x - x' P x / 2), with one precision matrix P for all hidden states. The hidden
     units then need not describe linear correlations.
 
-    A column that is constant in training gets the median deviation of the others, but no less than
-    the size of its value (1 for 0), so that other values have a sensible density.
+    A column that is constant in training gets the median standard deviation of the others, but at
+    least the absolute value of its constant (1 if that is 0), so that other values have a sensible
+    density.
 
     Parameters
     ----------
     min_precision : float, default=1e-6
-        Floor under the precision of the unit's own parameters while they are learnt, in the
-        coordinates of learning. With a full covariance it is the smallest eigenvalue.
+        Lower bound on the precision of the units during training, in the coordinates of training
+        (standardized columns). With a full covariance it bounds the eigenvalues of the precision
+        matrix.
     covariance : {"diag", "full"}, default="diag"
-        Whether columns are independent given the hidden units, or have a precision matrix.
+        Whether columns are independent given the hidden units, or share a precision matrix.
     """
 
     min_precision: float = 1e-6

@@ -14,14 +14,14 @@ _LARGEST = 1e15  # bound: float32 holds its square
 class TruncatedGaussian(Unit):
     """Unit on an interval with distribution exp(field * x - precision * x**2 / 2).
 
-    The precision may have any sign, as the support is bounded. It is 0 for a uniform distribution,
-    and negative where both ends are more probable than the middle.
+    The precision may have any sign, since the support is bounded. It is 0 for a uniform
+    distribution, and negative if both ends are more probable than the middle.
 
     Parameters
     ----------
     lower, upper : float or None, default=None
-        The smallest and the largest value. None takes that of the training data; without data it is
-        -1 or 1.
+        The smallest and the largest value. None takes them from the training data; without data
+        they are -1 and 1.
     """
 
     lower: float | None = None
@@ -68,7 +68,7 @@ class TruncatedGaussian(Unit):
             raise ValueError(
                 f"{type(self).__name__} needs lower < upper, got lower={self.lower} and "
                 f"upper={self.upper}, where None is the smallest or the largest value of X, "
-                f"{found[0]:g} or {found[1]:g}; give both bounds"
+                f"{found[0]:g} or {found[1]:g}; pass both bounds"
             )
         return replace(self, lower=lower, upper=upper)
 
@@ -114,7 +114,7 @@ class TruncatedGaussian(Unit):
 
 @dataclass(frozen=True)
 class TruncatedGaussBernoulli(TruncatedGaussian):
-    """Unit that is 0 with a finite probability and otherwise lies in an interval about 0.
+    """Unit that is exactly 0 with a finite probability and otherwise lies in an interval.
 
     The distribution is delta(x) + exp(spike + field * x - precision * x**2 / 2) on an interval
     [lower, upper] that contains 0. ``spike`` is the logarithm of the weight of the density.
@@ -123,8 +123,8 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
     Parameters
     ----------
     lower, upper : float or None, default=None
-        The smallest and the largest value. None takes that of the training data or 0, whichever is
-        more extreme; without data it is 0 or 1.
+        The smallest and the largest value. None takes them from the training data, extended to
+        contain 0; without data they are 0 and 1.
     """
 
     _default_bounds = (0.0, 1.0)
@@ -134,7 +134,7 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
         super().__post_init__()
         if (self.lower or 0.0) > 0 or (self.upper or 0.0) < 0:
             raise ValueError(
-                "lower and upper must have 0 between them, where the unit has its atom, "
+                "the interval from lower to upper must contain 0, where the unit has a point mass, "
                 f"got lower={self.lower!r} and upper={self.upper!r}"
             )
 

@@ -41,16 +41,16 @@ class _HalfLine(Unit):
 class ReLU(_HalfLine):
     """Unit on [0, inf) with distribution exp(field * x - precision * x**2 / 2).
 
-    A normal distribution cut off at 0. Its mean is a smooth rectifier of the field: close to
-    field / precision above 0, and to -1 / field far below (Nair and Hinton 2010 have an
-    approximation of it).
+    This is a normal distribution truncated at 0. Its mean is a smooth rectifier of the field, close
+    to field / precision above 0 and to -1 / field far below 0; Nair and Hinton (2010) use an
+    approximation of it.
 
     Parameters
     ----------
     min_precision : float or None, default=None
-        Floor under the precision of the unit's own parameters while they are learnt. None is 1 for
-        hidden units, whose scale weights make up for, and which else grow without limit; and 1e-3
-        for visible ones.
+        Lower bound on the precision of the units during training. None is 1e-3 for visible units,
+        and 1 for hidden units, which would otherwise grow without limit; their weights compensate
+        for the scale.
 
     References
     ----------
@@ -104,20 +104,20 @@ class ReLU(_HalfLine):
 
 @dataclass(frozen=True)
 class DoubleReLU(_HalfLine):
-    """Unit on the real line with parameters of its own on each side of 0.
+    """Unit on the real line with separate parameters on each side of 0.
 
-    The distribution is exp(field x - precision x**2 / 2 + absolute abs(x) - skew x abs(x) / 2): on
-    the right that of a :class:`ReLU` with field ``absolute + field`` and precision
-    ``precision + skew``, on the left its mirror image with ``absolute - field`` and
-    ``precision - skew``. With ``absolute < 0`` small inputs are turned to 0, with ``absolute > 0``
-    it has two peaks, and with ``absolute = skew = 0`` it is Gaussian: the dReLU of Tubiana et al.
-    (2019, Eq. 8), whose theta+ and theta- are minus these fields.
+    The distribution is exp(field x - precision x**2 / 2 + absolute abs(x) - skew x abs(x) / 2). For
+    x > 0 it is that of a :class:`ReLU` with field ``absolute + field`` and precision
+    ``precision + skew``; for x < 0 it is its mirror image with ``absolute - field`` and
+    ``precision - skew``. With ``absolute < 0`` small inputs are mapped to values near 0, with
+    ``absolute > 0`` the distribution has two peaks, and with ``absolute = skew = 0`` it is
+    Gaussian. This is the dReLU of Tubiana et al. (2019, Eq. 8), whose theta+ and theta- are minus
+    these fields.
 
     Parameters
     ----------
     min_precision : float or None, default=None
-        Floor under the precisions of both sides of the unit's own parameters while they are learnt;
-        None is as in :class:`ReLU`.
+        Lower bound on the precisions of both sides during training; None is as in :class:`ReLU`.
 
     References
     ----------

@@ -13,18 +13,18 @@ from ._gaussian import Gaussian
 
 @dataclass(frozen=True)
 class SpikedGaussian(Unit):
-    """Sites of two columns: a bit b, and a real value x that is 0 if b is 0.
+    """Zero-inflated real values, in two columns: a bit b, and a value x that is 0 if b is 0.
 
     The distribution is delta(x) for b = 0 and exp(field_b + field_x * x - precision * x**2 / 2) for
     b = 1. Hidden units change the probability of b and the mean of x independently of each other,
-    unlike those of :class:`TruncatedGaussBernoulli`. So zero-inflated columns are modelled.
-    ``log_partition`` is given for each site, every other method for each column.
+    unlike in :class:`TruncatedGaussBernoulli`. ``log_partition`` has one value for each site, every
+    other method one for each column.
 
     Parameters
     ----------
     min_precision : float, default=1e-6
-        Floor under the precision of the unit's own parameters while they are learnt, in the
-        coordinates of learning.
+        Lower bound on the precision of the units during training, in the coordinates of training
+        (standardized columns).
     """
 
     min_precision: float = 1e-6
