@@ -199,7 +199,7 @@ def test_workers_that_are_threads_are_refused():
     distributed = pytest.importorskip("distributed")
     options = {"n_workers": 2, "processes": False, "dashboard_address": None}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
-        with pytest.raises(ValueError, match="each worker must be a process of its own"):
+        with pytest.raises(ValueError, match="separate processes"):
             fit(RBM(), blocks_of(X), client=client)
 
 

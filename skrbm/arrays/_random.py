@@ -99,8 +99,8 @@ class Rng:
         n = np.rint(to_numpy(n))
         if n.size and not n.max() <= _MOST_DRAWS:  # there is a number in memory for each draw
             raise ValueError(
-                f"{n.max():.3g} draws of one row are more than {_MOST_DRAWS:.0e}; divide counts, "
-                "such as by their mean"
+                f"a row has {n.max():.3g} draws, more than the maximum of {_MOST_DRAWS:.0e}; scale "
+                "the counts down"
             )
         edges = np.cumsum(to_numpy(weights), axis=1, dtype=np.float64)
         edges /= edges[:, -1:]

@@ -158,7 +158,7 @@ def rows_to_start(estimator, init, n_samples):
     try:
         init = visible_rows(estimator, init)
     except ValueError as error:
-        raise ValueError(f"init must be complete rows such as those of X: {error}") from error
+        raise ValueError(f"init must have complete rows of the same form as X: {error}") from error
     if init.shape[0] != n_samples:
         raise ValueError(f"init has {init.shape[0]} rows, but n_samples={n_samples}")
     return init
@@ -169,7 +169,7 @@ def _of_ranks(encoder, n_columns):
         return encoder
     widths, encoders = zip(*ranks().gather((n_columns, encoder)), strict=True)
     if len(set(widths)) > 1:
-        raise ValueError(f"X has other numbers of features on each rank: {list(widths)}")
+        raise ValueError(f"the number of features of X differs between ranks: {list(widths)}")
     return encoder.joined(encoders)
 
 
@@ -195,7 +195,7 @@ def by_blocks(method):
             if getattr(block, "shape", (1,))[0] > 0
         ]
         if not parts:
-            raise ValueError("X has no rows: it gave no block, or only empty ones")
+            raise ValueError("X has no rows: there are no blocks, or only empty ones")
         library = library_of(parts[0])
         if library is None:
             return namespace(parts[0]).concat(parts, axis=0)

@@ -73,16 +73,16 @@ def checked_log_partition(model, method, stacklevel=3):
     if isinstance(method, SMC) or method in ("auto", "smc"):
         asked = SMC().std if isinstance(method, str) else method.std
     if asked is not None and found.std > asked:
-        doubts.append(f"a standard error of {asked} was asked for")
+        doubts.append(f"the requested standard error of {asked} was not reached")
     if found.acceptance < RARE_EXCHANGES:
         doubts.append(
-            f"two neighbouring rungs accept {found.acceptance:.1%} of their exchanges, and at "
-            f"least {RARE_EXCHANGES:.0%} is good"
+            f"two neighbouring rungs accept only {found.acceptance:.1%} of their exchanges, "
+            f"instead of at least {RARE_EXCHANGES:.0%}"
         )
     if doubts:
         warnings.warn(
             f"log Z = {found.value:.2f} (standard error {found.std:.2g}) is uncertain: "
-            f"{'; '.join(doubts)}. Compare log_partition(SMC(max_sweeps=100_000)) and "
+            f"{'; '.join(doubts)}. Compare with log_partition(SMC(max_sweeps=100_000)) or "
             "skrbm.evaluation.bracket",
             LikelihoodWarning,
             stacklevel=stacklevel,
@@ -97,8 +97,8 @@ def solved_log_partition(model, method):
         missing = _kept_log_partition(model, "exact").value - found
         if missing > _MISSING:
             warnings.warn(
-                f"tap_log_likelihood is {missing:.2g} nats too large for each sample, as the "
-                f"solutions give log Z = {found:.2f} and the exact one is {found + missing:.2f}",
+                f"tap_log_likelihood is {missing:.2g} nats too large for each sample, since the "
+                f"solutions give log Z = {found:.2f}, but it is {found + missing:.2f}",
                 LikelihoodWarning,
                 stacklevel=3,
             )

@@ -98,8 +98,8 @@ def _method_that_mixes(model):
     if is_small(machine):
         return "tempering"
     warnings.warn(
-        f"chains do not mix (after {N_SWEEPS} sweeps their autocorrelation is {found:.2f}), so "
-        "that the shares of modes in samples are those of starts_; give method='tempering'",
+        f"chains do not mix (after {N_SWEEPS} sweeps their autocorrelation is {found:.2f}), so the "
+        "proportions of modes in samples are those of starts_; use method='tempering'",
         ConvergenceWarning,
         stacklevel=4,
     )
@@ -149,9 +149,13 @@ def _split_missing(model, X):
 def drawn_given(model, X, *, init, n_steps, random_state, method="auto"):
     """Return X with draws in place of NaN, given the observed values of each row."""
     if init is not None:
-        raise ValueError("sample takes init or given, not both: given says where chains start")
+        raise ValueError(
+            "init and given cannot both be passed: with given, chains start at its rows"
+        )
     if sp.issparse(X):
-        raise TypeError("given is sparse, and NaN marks what is drawn: make it dense, by toarray()")
+        raise TypeError(
+            "given must be dense, since NaN marks the values to draw; use given.toarray()"
+        )
     n_steps = _N_STEPS_OF_SAMPLE if n_steps is None else n_steps
     check_count("n_steps", n_steps, 1)
     machine, blocks = model.machine_, _split_missing(model, X)

@@ -61,7 +61,7 @@ def parameters_of_rows(rows, optimizer):
     joint = cast(rows.initial_theta.joint, rows.dtype)
     root = inverse_factor(joint).T  # of their covariance
     if not (is_finite(joint) and is_finite(root)):
-        raise ValueError(f"the first parameters overflow {rows.dtype}; scale X")
+        raise ValueError(f"the initial parameters overflow {rows.dtype}; scale X")
     columns = unit.joint_columns(n_visible)
     has_precision = from_numpy(has_precision, mean)
     # A machine draws missing values with the parameters that it has, and few observed ones would
@@ -106,11 +106,11 @@ def check_layers(machine, units, sizes, n_components):
         single = isinstance(n_components, Integral) and len(fitted) == 1
         before = fitted[0] if single else tuple(fitted)
         raise ValueError(
-            f"n_components={n_components}, but the fitted machine has {before} hidden units"
+            f"n_components={n_components}, but the fitted model has {before} hidden units"
         )
     for now, before in zip(units, machine.units, strict=True):
         if not now.asks_for(before):
-            raise ValueError(f"{now} was asked for, but the fitted machine has {before}")
+            raise ValueError(f"{now} units were requested, but the fitted model has {before} units")
 
 
 def spread(machine):

@@ -50,11 +50,13 @@ class Targets:
         if self.ndim == 2:
             if y.ndim == 1 or y.shape[1] != self.n_outputs:
                 raise ValueError(
-                    f"y has shape {tuple(y.shape)}, but this machine has {self.n_outputs} outputs"
+                    f"y has shape {tuple(y.shape)}, but the model has {self.n_outputs} outputs"
                 )
             return y
         if y.ndim != 1:
-            raise ValueError(f"y has shape {tuple(y.shape)}, but the machine is that of one label")
+            raise ValueError(
+                f"y has shape {tuple(y.shape)}, but the model was fitted to a single label"
+            )
         known, last = ~_is_missing(y, self.unlabelled), len(self.classes) - 1
         labels, index = _plain(y[known]), np.full(len(y), -1)
         index[known] = np.minimum(np.searchsorted(self.classes, labels), last)
@@ -116,10 +118,10 @@ def check_targets(y, X, owner, *, labels_missing=False, unlabelled=None):
         y[known] = y[known].astype(np.int64)
     missing = _is_missing(y, unlabelled)
     if missing.any() and not labels_missing:
-        raise ValueError("y contains NaN, and one label must be known in each row")
+        raise ValueError("y contains NaN, but the label of each row must be known")
     known = y[~missing]
     if known.dtype.kind == "O" and len({isinstance(value, str) for value in known}) > 1:
-        raise ValueError("labels must be all of one type, numbers or strings")
+        raise ValueError("labels must all be of the same type, numbers or strings")
     check_classification_targets(_plain(known))
     return y
 
@@ -132,15 +134,15 @@ def _check_outputs(y):
         try:
             y = y.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise ValueError("y in two dimensions must be numeric") from error
+            raise ValueError("a two-dimensional y must be numeric") from error
     if y.dtype.kind not in "biuf":
-        raise ValueError(f"y in two dimensions must be numeric, got the dtype {y.dtype}")
+        raise ValueError(f"a two-dimensional y must be numeric, got dtype {y.dtype}")
     values, incomplete = y.data if sp.issparse(y) else y, has_missing(y)
     if not ((values == 0) | (values == 1) | (values != values)).all():
         found = np.unique(values[values == values])[:5]
-        raise ValueError(f"y in two dimensions must contain only 0, 1 and NaN, got {found}")
+        raise ValueError(f"a two-dimensional y must contain only 0, 1 and NaN, got {found}")
     if sp.issparse(y) and incomplete:
-        raise ValueError("a sparse y must not contain NaN; give a dense one")
+        raise ValueError("a sparse y must not contain NaN; pass a dense y")
     return y if sp.issparse(y) else y.astype(np.float32 if incomplete else np.uint8)
 
 
@@ -170,7 +172,7 @@ def targets_from(classes, n_outputs):
     if not np.array_equal(classes, np.unique(classes)):
         raise ValueError(f"classes must be sorted and distinct, got {classes}")
     if len(classes) != max(n_outputs, 2):
-        raise ValueError(f"classes must be {max(n_outputs, 2)}, got {len(classes)}")
+        raise ValueError(f"classes must have {max(n_outputs, 2)} entries, got {len(classes)}")
     return Targets(classes, one_unit=n_outputs == 1)
 
 
@@ -178,7 +180,7 @@ def check_known(V):
     """Raise ValueError if an output of encoded targets is missing in all rows."""
     unknown = np.flatnonzero(np.isnan(V).all(axis=0)) if has_missing(V) else np.empty(0)
     if unknown.size:
-        raise ValueError(f"y has no known value of the outputs {unknown}")
+        raise ValueError(f"y has no known values of outputs {unknown}")
 
 
 def known_values(V, index, reference):

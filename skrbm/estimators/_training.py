@@ -21,7 +21,7 @@ def keeps_features(method):
     @wraps(method)
     def wrapper(self, *args, **kwargs):
         if ranks().size > 1 and not getattr(self, "_fits_on_ranks", False):
-            raise ValueError(f"{type(self).__name__} learns in one process only")
+            raise ValueError(f"{type(self).__name__} does not support training on several ranks")
 
         def published():
             names = ("components_", "rbm_", "estimator_")

@@ -38,7 +38,7 @@ def fit_density(wrapper, X, columns, random_state, publish, weights=None, **opti
     if density.get_params().get("random_state", 0) is None:
         density.set_params(random_state=random_state)
     if weights is not None and not has_fit_parameter(density, "sample_weight"):
-        raise ValueError(f"sample_weight is for an estimator that takes it, not {density!r}")
+        raise ValueError(f"sample_weight is not supported by estimator={density!r}")
     own = {} if weights is None else {"sample_weight": weights}
     try:
         density.fit(X, **own)

@@ -63,7 +63,7 @@ class InferenceMethod(HyperParameters):
             return None
         units, instead = ", ".join(map(str, machine.units)), [*advice, self.alternative][0]
         return (
-            f"{type(self).__name__} needs {' and '.join(missing)}, and this machine has the units "
+            f"{type(self).__name__} needs {' and '.join(missing)}, but the units of the model are "
             + units
             + (f"; use {instead}" if instead else "")
         )

@@ -88,7 +88,7 @@ class Tempering(Sampler):
     def __post_init__(self):
         super().__post_init__()
         if self.start not in (None, "persistent"):
-            raise ValueError(f"Tempering has persistent chains, got start={self.start!r}")
+            raise ValueError(f"Tempering needs persistent chains, got start={self.start!r}")
         check_count("n_sweeps", self.n_sweeps, 2)
         if self._ladder is None:
             betas = self._betas()

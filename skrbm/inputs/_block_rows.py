@@ -56,9 +56,11 @@ class BlockRows(Rows):
 
     def __init__(self, source, unit, dtype, coordinates=None):
         if source.is_read_once:
-            raise TypeError("X is an iterator, which can be read only once; give a function")
+            raise TypeError(
+                "X is an iterator, which can be read only once; pass a function that returns one"
+            )
         if ranks().size > 1:
-            raise ValueError("X must be an array in fits of several ranks, not data in blocks")
+            raise ValueError("X must be an array in fits on several ranks, not data in blocks")
         self.source, self.dtype, self.unit, self._clips = source, dtype, unit, unit.clips
         self.coordinates, self.weights, self.columns = coordinates, None, ColumnSummary()
         self.X, self._places = self._first_pass()
@@ -175,7 +177,7 @@ class BlockRows(Rows):
         found = self._in_support(take_rows(block, places[places < n])), take_rows(self.X, positions)
         if not np.array_equal(*(to_numpy(dense(rows)) for rows in found), equal_nan=True):
             raise ValueError(
-                "X must give its rows in the same order each time if some are held out for "
+                "X must return its rows in the same order each time if some are held out for "
                 "validation; fit shuffles them itself"
             )
         return take_rows(block, np.delete(np.arange(n), places))

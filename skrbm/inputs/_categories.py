@@ -33,7 +33,7 @@ def given_values(values, j):
     if known.ndim != 1 or not len(known) or missing_values(known, name).any():
         raise ValueError(f"{name} must be a non-empty list of values, none of them missing")
     if len(set(known.tolist())) < len(known):
-        raise ValueError(f"{name} has a value twice: {known.tolist()}")
+        raise ValueError(f"{name} has duplicate values: {known.tolist()}")
     return known
 
 
@@ -90,8 +90,8 @@ def report_unknown(unknown, handle_unknown):
     if handle_unknown == "error":
         raise ValueError(found)
     warnings.warn(
-        f"{found}, which the model treats as missing; declare all values by a categorical dtype or "
-        "by categories, or set handle_unknown",
+        f"{found}, which are treated as missing; declare all values with a categorical dtype or "
+        "with categories, or set handle_unknown",
         DataRangeWarning,
         stacklevel=2,
     )

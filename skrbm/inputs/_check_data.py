@@ -33,7 +33,7 @@ def check_data(estimator, X, *, reset=False, missing=False, sparse=True, blocks=
             return X
         place = estimator.machine_.weights[0]
         if sp.issparse(X) and is_foreign(place):
-            raise TypeError("a sparse X needs parameters in NumPy arrays")
+            raise TypeError("a sparse X requires a model whose parameters are NumPy arrays")
         return X if sp.issparse(X) else as_like(X, place)
 
     if source is not None and blocks:
@@ -100,8 +100,8 @@ def check_complete(X, name="X"):
     """Raise ValueError if a dense or a sparse X has NaN."""
     if has_missing(X):
         raise ValueError(
-            f"Input {name} contains NaN; impute missing values first, by sklearn.impute or by the "
-            "impute method of an RBM, which takes dense arrays"
+            f"Input {name} contains NaN; impute missing values first, with sklearn.impute or, for "
+            "dense arrays, the impute method of an RBM"
         )
 
 
@@ -115,7 +115,7 @@ def check_known(columns, unit):
         name, unknown = "columns", np.flatnonzero(~known).tolist()
     if unknown:
         more = f" and {len(unknown) - 10} more" * (len(unknown) > 10)
-        raise ValueError(f"X has no observed value in {name} {unknown[:10]}{more}, but only NaN")
+        raise ValueError(f"X has no observed value, only NaN, in {name} {unknown[:10]}{more}")
 
 
 def canonical(X):
@@ -181,7 +181,7 @@ def into_support(X, unit, warn=False):
 def check_scale_known(rows):
     """Raise ValueError if real columns, whose scale is learnt, have one sample only."""
     if rows is not None and rows.total == 1 and rows.unit.has_precision:
-        raise ValueError("X has 1 sample, and the scale of real columns needs at least 2")
+        raise ValueError("X has 1 sample, but at least 2 are needed for the scale of real columns")
 
 
 def check_held(X, dtype):
@@ -192,7 +192,7 @@ def check_held(X, dtype):
     largest = max(-least, most)  # -inf if all values are missing
     if largest > float(namespace(X).finfo(dtype).max):
         raise ValueError(
-            f"X has values of up to {largest:.3g}, beyond the range of {dtype}; scale X, or fit to "
+            f"X has values of up to {largest:.3g}, beyond the range of {dtype}; scale X, or use "
             "float64 data"
         )
 
@@ -222,7 +222,9 @@ def check_rows(name, X, n_columns, place):
     elif X.ndim != 2 or X.shape[0] == 0 or (X.shape[1] == 0 and n_columns):
         raise ValueError(f"{name} must be a non-empty 2D array, got shape {tuple(X.shape)}")
     if X.shape[1] != n_columns:
-        raise ValueError(f"{name} has {X.shape[1]} columns, but the machine has {n_columns} units")
+        raise ValueError(
+            f"{name} has {X.shape[1]} columns, but the model has {n_columns} visible units"
+        )
     check_complete(X, name)
     with np.errstate(over="ignore"):  # checked below
         X = cast(as_like(X, place), place.dtype)

@@ -71,7 +71,7 @@ class NamedColumn(_Column):
     def __post_init__(self):
         if self.kind == "binary" and len(self.values) > 2:
             raise ValueError(
-                f"column {self.name!r} has kind 'binary' and {len(self.values)} values"
+                f"column {self.name!r} has {len(self.values)} values, but its kind is 'binary'"
             )
 
     @property
@@ -122,7 +122,7 @@ class NumberColumn(_Column):
 
     def __post_init__(self):
         if self._is_half_line and self.lower < 0:
-            raise ValueError(f"column {self.name!r} has kind {self.kind!r} and negative values")
+            raise ValueError(f"column {self.name!r} of kind {self.kind!r} has negative values")
 
     @property
     def is_bounded(self):
@@ -201,12 +201,12 @@ class NumberColumn(_Column):
     def _held_or_warn(self, numbers):
         held = self._held(numbers)
         if (held != numbers)[numbers == numbers].any():
-            what = f"out of [{self.lower:g}, {self.upper:g}], the range of the training data"
+            what = f"outside [{self.lower:g}, {self.upper:g}], the range of the training data"
             what += ", or not whole" * self._is_whole
             if self.is_site:
-                what = "that the training data do not have"
+                what = "that do not occur in the training data"
             warnings.warn(
-                f"column {self.name!r} has values {what}; the model uses the nearest ones instead",
+                f"column {self.name!r} has values {what}; the nearest valid ones are used instead",
                 DataRangeWarning,
                 stacklevel=3,
             )
@@ -442,7 +442,7 @@ class SpikedColumn(NumberColumn):
         spike = float(seen.values[np.argmax(seen.counts)]) if spike is None else spike
         rest = seen.without(spike)
         if not len(rest.values):
-            raise ValueError(f"column {name!r} has kind 'spiked' and one value only")
+            raise ValueError(f"column {name!r} of kind 'spiked' has a single value")
         others = RealColumn.fit("skewed", name, dtype, rest)
         return cls("spiked", name, dtype, *_extent(seen), spike, others)
 

@@ -88,18 +88,20 @@ def _check_source(estimator, units, sizes):
     name = type(estimator).__name__
     if not hasattr(estimator, "intercept_hidden_"):
         raise ValueError(
-            f"{name} is not fitted, or not a machine; in a meta-estimator, which clones it, "
-            "wrap one in sklearn.frozen.FrozenEstimator"
+            f"{name} is not fitted, or is not an RBM; in a meta-estimator, which clones it, "
+            "wrap it in sklearn.frozen.FrozenEstimator"
         )
     if estimator.components_.shape[0] == 0:
-        raise ValueError(f"{name} has no hidden unit to start from")
+        raise ValueError(f"{name} has no hidden units to start from")
     # The units of an ordinary machine are binary, whatever the fitted ones are.
     found = () if hasattr(estimator, "ordinary_machine") else getattr(estimator, "units_", ())
     own = estimator.machine_.n_units if found else ()
     for unit, other, n, m in zip(units, found, own if sizes is None else sizes, own, strict=False):
         pairs = zip(unit.supports(n), other.supports(n), strict=True) if n == m else ()
         if any(wanted is not None and wanted != support for wanted, support in pairs):
-            raise ValueError(f"{name} has units {other} with other values than {unit}")
+            raise ValueError(
+                f"{name} has {other} units, whose values differ from those of {unit} units"
+            )
 
 
 def _theta(where, unit, n, values, default, W):
@@ -114,12 +116,12 @@ def _theta(where, unit, n, values, default, W):
         shape = (n, n) if unit.is_joint and statistic == "precision" else (n,)
         name = f"{statistic}{where}"
         if usual is None and value is not None:
-            raise ValueError(f"{name} is given, but {unit} has no such parameter")
+            raise ValueError(f"{name} was passed, but {unit} units have no such parameter")
         parts.append(usual if value is None else parameter(name, value, len(shape), W))
         if parts[-1] is not None and tuple(parts[-1].shape) != shape:
             raise ValueError(
-                f"{name} has shape {tuple(parts[-1].shape)}, and components of shape "
-                f"{tuple(W.shape)} needs {shape}"
+                f"{name} must have shape {shape} for components of shape {tuple(W.shape)}, "
+                f"got {tuple(parts[-1].shape)}"
             )
     theta = theta_of(unit, parts)
     if theta.joint is not None:

@@ -135,7 +135,7 @@ class DistinctRows:
         """
         positions = np.arange(len(self)) if positions is None else positions
         if len(positions) == 1:
-            warnings.warn("no validation set, since all rows are equal", stacklevel=2)
+            warnings.warn("no validation set is held out, since all rows are equal", stacklevel=2)
             return positions, None
         order = positions[to_numpy(rng.permutation(len(positions)))]
         weights = self.weights_of(order)
@@ -308,7 +308,7 @@ def ends_of_ranks(X):
     for rank, (width, dtype, _) in enumerate(found):
         if (width, dtype) != found[0][:2]:
             raise ValueError(
-                f"X has {width} features ({dtype}) on rank {rank} and {found[0][0]} "
+                f"X has {width} features ({dtype}) on rank {rank}, but {found[0][0]} "
                 f"({found[0][1]}) on rank 0"
             )
     least, most = zip(*(ends for _, _, ends in found), strict=True)
@@ -355,7 +355,7 @@ def check_weights(sample_weight, X):
         total = weights.sum()
     if not _LEAST_TOTAL <= total <= _LARGEST_TOTAL:
         raise ValueError(
-            f"sample_weight must have a sum of {_LEAST_TOTAL:g} to {_LARGEST_TOTAL:g}, got "
+            f"the sum of sample_weight must be from {_LEAST_TOTAL:g} to {_LARGEST_TOTAL:g}, got "
             f"{total:g}; scale the weights"
         )
     return None if (weights == 1).all() else weights

@@ -87,7 +87,7 @@ class TableEncoder:
                 )
             if kind not in KINDS:
                 raise ValueError(
-                    f"kinds must have values that are one of {sorted(KINDS)}, got {key!r}: {kind!r}"
+                    f"values of kinds must be one of {sorted(KINDS)}, got {key!r}: {kind!r}"
                     f"{hint(kind, KINDS)}"
                 )
             found |= dict.fromkeys(places, kind)
@@ -228,7 +228,7 @@ class CategoryEncoder(TableEncoder):
             return super().fit(X, columns, weights)
         if len(self.table) != len(columns):
             raise ValueError(
-                f"categories has {len(self.table)} lists, and X {len(columns)} columns"
+                f"categories has {len(self.table)} lists, but X has {len(columns)} columns"
             )
         self._set_rows(X, columns, weights)
         if self.frame is not None:

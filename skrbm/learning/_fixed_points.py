@@ -199,7 +199,7 @@ class DeepPhase(FixedPointPhase):
     def __post_init__(self):
         if self._starts.one_hidden_layer:
             raise ValueError(
-                f"a deep machine does not learn with start={self.start!r}, which needs free "
+                f"a deep model cannot be trained with start={self.start!r}, which needs free "
                 'energies of one hidden layer; use start="chains"'
             )
 

@@ -166,8 +166,8 @@ def check_integral(machine, when):
     """Raise DivergenceError if the distribution of a machine cannot be normalized."""
     if not has_integral(machine):
         raise DivergenceError(
-            f"the distribution cannot be normalized {when}: the couplings between unbounded units "
-            "are too strong for their precisions; lower learning_rate, scale X, or use units with "
+            f"the distribution cannot be normalized {when}: the weights between unbounded units "
+            "are too large for their precisions; lower learning_rate, scale X, or use units with "
             "bounds, such as hidden='truncated_gaussian' (the last good parameters are kept)"
         )
 
@@ -221,7 +221,7 @@ class MomentLearner(BatchLearner):
     ):
         if ranks().size > 1 and not (phase.for_ranks and optimizer.for_ranks):
             part = optimizer if phase.for_ranks else f"{phase.start} chains"
-            raise ValueError(f"{part} cannot be used in several processes")
+            raise ValueError(f"{part} does not support several processes")
         index = np.arange(len(rows)) if index is None else index
         n_rows, n_columns = rows.total if n_rows is None else n_rows, rows.X.shape[1]
         self.phase, self.optimizer = phase, optimizer.for_data(n_rows, n_columns)
@@ -325,7 +325,7 @@ class MomentLearner(BatchLearner):
             return None
         if self._samples_leave_data(training):
             raise DivergenceError(
-                f"samples of the machine were far from the data after epoch "
+                f"samples of the model were far from the data after epoch "
                 f"{training.n_epochs + 1}; lower learning_rate or n_components (the parameters of "
                 "the last complete epoch are kept)"
             )

@@ -253,7 +253,7 @@ class LikelihoodMonitor(Monitor):
         Each is None if there is nothing to tell.
         """
         if share_of_zeros(machine.weights) == 1:
-            return "All weights are 0, so that the units are independent; lower alpha.", None
+            return "All weights are 0, so the units are independent; lower alpha.", None
         if not self.is_density or self.end is None or len(machine.units) > 2:
             return None, None
         density = self.density(machine, state)
@@ -275,8 +275,8 @@ class LikelihoodMonitor(Monitor):
         if found is None:
             return None, likelihood
         return (
-            "Learning has not converged, or chains have not mixed: means and correlations of the "
-            f"model are {found:.2g} standard deviations away from those of the data; use "
+            "Training has not converged, or the chains have not mixed: moments of the model "
+            f"are {found:.2g} standard deviations away from those of the data; use "
             f"{self._remedies(machine)}."
         ), likelihood
 

@@ -58,7 +58,7 @@ class ModelPhase:
         array of bool of the shape of X, whose missing entries are any numbers, such as the means of
         their columns.
         """
-        raise ValueError(f"{type(self).__name__} takes complete rows, without missing values")
+        raise ValueError(f"{type(self).__name__} does not support missing values")
 
     def advance(self, machine, state, X, rng):
         """Return the next state."""

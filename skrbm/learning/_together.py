@@ -24,7 +24,7 @@ class Shares:
         if lengths.min() < n:
             raise ValueError(
                 f"rank {lengths.argmin()} has {int(lengths.min())} rows, fewer than the {n} "
-                "batches of an epoch; give all ranks about as many rows, or raise batch_size"
+                "batches of an epoch; distribute the rows evenly, or increase batch_size"
             )
         sizes = lengths // n + (np.arange(n)[:, None] < lengths % n)
         counts = sizes * (weights / lengths)
@@ -57,7 +57,7 @@ def machine_of_first(machine):
     found = ranks().gather(f"{machine.units}, {list(machine.n_units)} of each")
     for rank, units in enumerate(found):
         if units != found[0]:
-            raise ValueError(f"rank {rank} has the units {units}, and rank 0 {found[0]}")
+            raise ValueError(f"rank {rank} has units {units}, but rank 0 has {found[0]}")
     return machine.with_leaves(ranks().from_first(machine.leaves)).copy()
 
 
@@ -75,12 +75,12 @@ def row_of_ranks(machine, row, numbers, n_rows):
     for rank in range(ranks().size):
         if all_sums[rank] != all_sums[0]:
             raise DistributedError(
-                f"the parameters of rank {rank} are not those of rank 0; use machines of one kind, "
-                "with the same versions of the same libraries"
+                f"the parameters of rank {rank} differ from those of rank 0; use computers of the "
+                "same kind, with the same versions of all libraries"
             )
         if all_measured[rank] != all_measured[0]:
             raise DistributedError(
-                f"rank {rank} has measured {all_measured[rank][0]} and rank 0 {all_measured[0][0]}"
+                f"rank {rank} measured {all_measured[rank][0]}, but rank 0 {all_measured[0][0]}"
             )
     weights = np.array(weights) / np.sum(weights)
 

@@ -133,7 +133,7 @@ class Progress:
         """
         if rows != self.own["rows"]:
             raise ValueError(
-                "the interrupted fit had other rows, weights or targets; give the same ones, in "
+                "the interrupted fit had other rows, weights or targets; pass the same ones, in "
                 "any order, or load the file and call fit"
             )
         return self.training and replace(self.training, rng=self.own["random_state"])

@@ -181,7 +181,7 @@ def test_incomplete_files_are_removed_or_skipped(tmp_path):
     for number, content in ((4, bytes(wrong)), (5, whole[:-100])):
         (tmp_path / f"checkpoint-{number:06d}.npz").write_bytes(content)
     (tmp_path / "checkpoint-of-mine.npz").touch()
-    with pytest.warns(UserWarning, match="000005.npz is no file .*000003.npz is taken"):
+    with pytest.warns(UserWarning, match="000005.npz .*000003.npz is used"):
         found = resume(tmp_path, X, callbacks=[Checkpoint(tmp_path)])
     assert_same(attributes(found), attributes(unbroken))
     assert not (tmp_path / ".checkpoint-000002.npz.abc").exists()

@@ -37,7 +37,7 @@ def test_samples_of_a_small_machine_have_both_modes():
 def test_samples_of_a_large_machine_that_does_not_mix_warn():
     rbm = two_modes(400, 100)
     rbm.starts_ = np.repeat([[0.0], [1.0]], 20, axis=0) + np.zeros(400)
-    with pytest.warns(ConvergenceWarning, match="give method='tempering'"):
+    with pytest.warns(ConvergenceWarning, match="method='tempering'"):
         rbm.sample(10, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -479,7 +479,7 @@ def test_errors_are_one_sentence():
         RBM.from_parameters(np.zeros((2, 2)), visible=FULL, precision_visible=[[2, 1], [0, 2]])
     with pytest.raises(ValueError, match="positive"):
         RBM.from_parameters(np.zeros((2, 2)), visible=FULL, precision_visible=[[1, 2], [2, 1]])
-    with pytest.raises(ValueError, match="several units"):
+    with pytest.raises(ValueError, match="at most one unit"):
         ColumnUnits([(FULL, 2), (FULL, 2)])
 
 

@@ -21,7 +21,7 @@ def test_bounds_that_make_no_interval(kind, bounds):
 
 @pytest.mark.parametrize("bounds", [(0.1, 1.0), (-2.0, -1e-9)])
 def test_the_atom_must_be_in_the_interval(bounds):
-    with pytest.raises(ValueError, match="lower and upper"):
+    with pytest.raises(ValueError, match="must contain 0"):
         TruncatedGaussBernoulli(*bounds)
     assert TruncatedGaussian(*bounds).bounds == bounds
 
@@ -93,5 +93,5 @@ def test_bounds_are_those_of_data_where_not_given(unit, X, expected):
 @kinds
 def test_data_that_leave_no_interval(kind):
     for unit in (kind(), kind(upper=-2.0) if kind is TruncatedGaussian else kind(upper=0.0)):
-        with pytest.raises(ValueError, match="give both bounds"):
+        with pytest.raises(ValueError, match="pass both bounds"):
             unit.fitted(Columns(np.zeros((3, 2))))
