@@ -246,8 +246,8 @@ def test_statistics_of_columns_are_those_of_all_rows(unit, missing):
             45,
             "tempered chains",
         ),
-        (ConditionalRBM(3), 45, "ConditionalRBM .* several ranks"),
-        (FrankWolfeRBM(), 45, "FrankWolfeRBM .* several ranks"),
+        (ConditionalRBM(3), 45, "several ranks"),
+        (FrankWolfeRBM(), 45, "several ranks"),
     ],
     ids=["few rows", "tempered", "tempered solutions", "conditional", "growing"],
 )
