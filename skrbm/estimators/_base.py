@@ -1,4 +1,4 @@
-"""The base of the estimators that learn a density by moment matching."""
+"""Base class of the estimators that learn a density by moment matching."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -74,9 +74,9 @@ _CHAINS = 100  # that a first partial_fit keeps, if batch_size is larger, howeve
 
 
 class BaseRBM(DensityModel):
-    """Base of the estimators that learn by moment matching.
+    """Base class of the estimators that learn by moment matching.
 
-    A subclass has its signature, and may replace ``_recipe`` and ``_units``.
+    Subclasses define their signature, and may override ``_recipe`` and ``_units``.
     """
 
     _parameter_constraints: ClassVar[dict] = {}
@@ -95,7 +95,7 @@ class BaseRBM(DensityModel):
 
     @property
     def _starts_at_rows(self):
-        """Whether chains start at rows of data, as the first machine has learnt before."""
+        """Whether chains start at rows of data, since the initial machine is already trained."""
         return not (isinstance(self.init, str) and self.init == "random")
 
     def _own_fixed_point(self):
@@ -105,11 +105,11 @@ class BaseRBM(DensityModel):
     def _recipe(
         self, rows=None, *, start="persistent", equations="data", may_switch=False, **options
     ):
-        """Return the :class:`Recipe`, for the rows of a first fit, or to continue.
+        """Return the :class:`Recipe`, for the rows of a first fit or to continue.
 
-        Chains and solutions of equations start by default at ``start`` and ``equations``. With
-        ``may_switch`` others are tried if persistent chains do not mix. ``options`` are further
-        fields; without ``parameters``, these are standardised by the columns.
+        ``start`` and ``equations`` are the default starts of chains and of fixed points. With
+        ``may_switch`` other chains are tried if persistent ones do not mix. ``options`` are further
+        fields; unless ``parameters`` is among them, these are standardized by the columns.
         """
         check_scale_known(rows)
         method, optimizer, fallbacks = self._method(), optimizer_of(self), ()
@@ -292,9 +292,9 @@ class BaseRBM(DensityModel):
         trainer_of(self, learner, recipe.optimizer, publish, attributes, **options).run(training)
 
     def _sizes_of_fit(self, rows):
-        """Return the largest number of rows of a batch, and the number of epochs.
+        """Return the maximum number of rows in a batch, and the number of epochs.
 
-        Few rows would make too few steps for an automatic step length, which is found by chains.
+        With few rows there would be too few steps for an automatic step length with chains.
         """
         by_chains = is_automatic(self) and self._own_fixed_point() is None
         fewest, total = self._fewest_batches if by_chains else 1, int(rows.total)
@@ -341,7 +341,7 @@ class BaseRBM(DensityModel):
         return rows, Training(rng, machine, state, velocity, recipe=recipe)
 
     def _resume(self, X, weights, fewest=0):
-        """Return rows and the training of an earlier fit, as far as its state still serves."""
+        """Return rows and the training of an earlier fit, with the usable parts of its state."""
         training, recipe = self._training.continued(), self._recipe()
         machine, before, units = self.machine_, training.recipe, self._units()
         if getattr(self, "visible", None) == "gaussian":  # with or without a precision matrix
@@ -373,7 +373,7 @@ class BaseRBM(DensityModel):
         return rows_of(X, unit, dtype, weights=weights, coordinates=recipe.coordinates)
 
     def _first_machine(self, rows, rng, recipe):
-        """Return the machine where training starts, whose visible units fit the data."""
+        """Return the initial machine, whose visible units are fitted to the data."""
         units = (rows.unit, *(unit.fitted().as_hidden() for unit in self._units()[1:]))
         sizes = [rows.X.shape[1], *layer_sizes(self.n_components)]
         weights = [recipe.deviation * rng.normal((n, m)) for m, n in pairwise(sizes)]
@@ -397,7 +397,7 @@ class BaseRBM(DensityModel):
         return first_weights(first)
 
     def _pretrain(self, training, rows, index):
-        """Change the machine of ``training`` by what comes before the first epoch."""
+        """Pretrain the machine of ``training``, before the first epoch."""
 
     # ------------------------------------------------------------- what a fit publishes
 
@@ -443,7 +443,7 @@ class BaseRBM(DensityModel):
 
     @one_blas_thread
     def _adopted(self, machine, recipe):
-        """Return self, fitted as far as the parameters of a machine in training go."""
+        """Return self, with the fitted attributes that follow from the parameters of a machine."""
         machine, coordinates = recipe.parameters.fixed(machine), recipe.coordinates
         evaluation_seed, seed = seed_sequence(self.random_state).spawn(2)
         self._evaluation_seed = evaluation_seed.state
@@ -458,7 +458,7 @@ class BaseRBM(DensityModel):
         return self
 
     def _given(self, *parts):
-        """Return arrays of ``from_parameters`` as a machine has them."""
+        """Return the arrays of ``from_parameters`` in the layout of a machine."""
         return parts
 
     @classmethod

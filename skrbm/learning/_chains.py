@@ -1,4 +1,4 @@
-"""Model phases by Markov chains: where the chains start, and which of their moments count."""
+"""Model phases by Markov chains: where the chains start, and which of their states are used."""
 
 import math
 from dataclasses import dataclass, replace
@@ -72,20 +72,21 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class ChainPhase(ModelPhase):
-    """Moments of the machine by persistent Markov chains, which continue where they ended.
+    """Moments of the machine by persistent Markov chains, which continue where they last ended.
 
-    Subclasses start their chains elsewhere, or carry more from batch to batch.
+    Subclasses start their chains elsewhere, or carry more state from batch to batch.
 
     Parameters
     ----------
     sampler : Sampler
     gradient : {"marginal", "joint"}, default="marginal"
-        Whether the expected hidden units count or draws of them.
+        Whether moments are computed with expected hidden units or with draws of them.
     noise : Noise or None, default=None
-        Where chains start; None: at draws of the visible units without couplings.
+        Noise at which chains start; with None they start at draws of the visible units without
+        couplings.
     at_rows : bool, default=False
-        Whether persistent and weighted chains start at rows of the data instead: those of a machine
-        that has learnt before have the right shares of its modes there.
+        Whether persistent and weighted chains start at rows of the data instead. For a machine that
+        has been trained before, these have the right proportions of its modes.
     """
 
     sampler: Sampler

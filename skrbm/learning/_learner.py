@@ -1,4 +1,4 @@
-"""The learners: what an epoch of training does to a machine."""
+"""Learners, which train a machine for an epoch."""
 
 import weakref
 from dataclasses import replace
@@ -41,9 +41,9 @@ _MAX_RESTORED = 3  # times that a fit continues from the last checkpoint with ha
 class BatchLearner:
     """Learns from batches of rows, in a new random order in each epoch.
 
-    A subclass gives ``step(training, index, rate)``, which learns from the rows at an index array,
-    or whatever else stands for a batch in ``rows``, and returns numbers for the history, a dict of
-    floats, and whether the parameters are finite. It may replace ``before_epoch`` and
+    A subclass implements ``step(training, index, rate)``, which learns from the rows at an index
+    array (or whatever else ``rows`` uses for a batch) and returns numbers for the history, a dict
+    of floats, and whether the parameters are finite. It may override ``before_epoch`` and
     ``after_epoch``.
 
     Parameters
@@ -51,13 +51,14 @@ class BatchLearner:
     rows : Rows
         The data.
     index : ndarray of int
-        Positions of the rows to learn from. A step is given some, in the library of the data.
+        Positions of the rows to learn from. Each step is passed some of them, in the array library
+        of the data.
     batch_size : int
-        Largest number of rows of a batch; batches have nearly the same size.
+        Maximum number of rows in a batch; all batches have nearly the same size.
     length : StepLength, default=None
-        Rule for the length of steps; with None it is the learning rate. With a rule, an epoch
-        that diverges is repeated from its start with half the length, at most three times in a
-        fit.
+        Rule for the length of steps; with None, the length is the learning rate. With a rule, an
+        epoch that diverges is repeated from its start with half the length, at most three times in
+        a fit.
     """
 
     def __init__(self, rows, index, batch_size, length=None):
@@ -89,16 +90,16 @@ class BatchLearner:
         Parameters
         ----------
         training : Training
-            Which is changed.
+            State of the training, which is modified.
         progress : float
-            Fraction of the epochs that has passed.
+            Fraction of the epochs that is complete.
         rate : float
             The learning rate.
 
         Raises
         ------
         DivergenceError
-            If parameters are no longer finite, or the distribution cannot be normalized.
+            If the parameters diverge, or the distribution cannot be normalized.
         """
         repeats = self.length is not None and ranks().size == 1
         restore = training.checkpoint() if repeats else None
@@ -128,15 +129,15 @@ class BatchLearner:
                 training.length_factor /= 2
 
     def _n_batches(self, n_rows):
-        """Return how many batches the rows of an epoch are cut into."""
+        """Return the number of batches of an epoch."""
         return -(-n_rows // self.batch_size)
 
     def is_finite(self, machine):
-        """Whether the parameters are finite in learning, and as they are published."""
+        """Whether the parameters are finite, both in training and as published."""
         return machine.is_finite()
 
     def average(self, training):
-        """Move the average of the parameters after a step, if there is to be one."""
+        """Update the average of the parameters after a step, if one is kept."""
         machine, before = training.machine, training.average
         if not self.averages:
             training.average = None
@@ -147,7 +148,7 @@ class BatchLearner:
 
 
 def _means(reports):
-    """Return the means of the numbers of reports, which are exact if they are equal."""
+    """Return the means of the numbers in reports, exactly if they are equal."""
     names, n = reports[0], len(reports)
     values = numbers(report[name] for name in names for report in reports)
     parts = {name: values[i * n : (i + 1) * n] for i, name in enumerate(names)}
@@ -173,10 +174,10 @@ def check_integral(machine, when):
 
 
 class MomentLearner(BatchLearner):
-    """Learns a machine by moment matching.
+    """Trains a machine by moment matching.
 
-    The gradient of the log-likelihood is data moments minus the machine's moments. Every inference,
-    deterministic or sampling, is used through this one step.
+    The gradient of the log-likelihood is the moments of the data minus those of the machine. All
+    inference methods, deterministic or sampling, are used through this one step.
 
     Parameters
     ----------
@@ -186,21 +187,21 @@ class MomentLearner(BatchLearner):
     optimizer : Optimizer
     index, batch_size : as in :class:`BatchLearner`
     length : StepLength, default=None
-        That of gradient ascent, which the optimizer may change; None for the learning rate.
+        Rule for gradient ascent, which the optimizer may change; None for the learning rate.
     parameters : NaturalParameters, default=NATURAL
         The parameters that the optimizer sees.
     sample_values : bool, default=False
-        Whether values between 0 and 1 of binary units are probabilities, of which each batch takes
-        draws.
+        Whether values between 0 and 1 of binary units are probabilities, from which bits are drawn
+        for each batch.
     n_rows : float, default=None
-        Number of rows that the penalty is for; default: that of ``rows``.
+        Number of rows by which the automatic penalty is determined; by default that of ``rows``.
     is_finite : callable, default=None
-        Whether a machine can be published; default: whether all its parameters are finite.
+        Whether a machine can be published; by default, whether all its parameters are finite.
     labels : LabelColumns, default=None
-        Visible columns whose probabilities given the others may be learnt as well.
+        Visible columns whose probabilities given the others may be learned as well.
     gain : callable, default=None
-        ``gain(training)`` returns the mean log-likelihood of training rows over that of independent
-        columns, by which the model phase or one of its fallbacks is chosen.
+        ``gain(training)`` returns the mean log-likelihood of training rows minus that of
+        independent columns, by which the model phase or one of its fallbacks is chosen.
     """
 
     def __init__(

@@ -18,20 +18,20 @@ from ._training import Progress
 
 
 class Monitor:
-    """What is measured after each epoch, and when to stop: never, unless a subclass measures.
+    """Measures a model after each epoch, and decides when to stop; this base does neither.
 
     Attributes
     ----------
     value : float or None
-        Quantity to maximise, None where it is not measured. It improves if value >= best + margin
-        - noise.
+        Quantity to maximize, or None if it is not measured. It has improved if value >= best +
+        margin - noise.
     margin : float
     noise : float
         Standard error of ``value``.
     n_bad : int
-        Epochs since the last improvement.
+        Number of epochs since the last improvement.
     n_rows : float
-        How many rows the quantities are measured for, on this rank.
+        Number of rows for which quantities are measured on this rank.
     kept : tuple or None
         Machine and state of the last epoch that was an improvement, or as good as the best.
     """
@@ -44,7 +44,7 @@ class Monitor:
         self.best, self.n_bad, self.value, self.kept = float("-inf"), 0, None, None
 
     def get_state(self):
-        """Return what the monitor has learnt of the epochs so far, a dict."""
+        """Return the state of the monitor after the epochs so far, a dict."""
         return {name: getattr(self, name) for name in ("best", "n_bad", "kept")}
 
     def set_state(self, state):
@@ -87,15 +87,15 @@ class Monitor:
         return self.kept if is_complete and self.kept is not None else last
 
     def conclude(self, machine, state):
-        """Warn of what the course of a fit, which has ended at a machine, tells of it.
+        """Check a machine at the end of a fit, and warn if something is wrong.
 
-        Returns numbers of the last epoch that only the end of a fit has shown, a dict of floats.
+        Returns a dict of floats, numbers of the last epoch that are only measured here.
         """
         return {}
 
 
 class NoTask:
-    """Stands for a task of scikit-learn's callbacks where there are none."""
+    """Placeholder for a task of scikit-learn's callbacks."""
 
     def subcontext(self, **kwargs):
         """Return the task of an epoch: itself."""
@@ -117,10 +117,10 @@ _NOT_PRINTED = ("epoch", "time", "learning_rate", "log_likelihood_std")
 def recorder(history, verbose=None):
     """Return a function that adds rows to a history, a dict of lists, and prints them.
 
-    With ``adds=False`` it writes into the last row. NaN stands where a quantity was not measured.
-    ``left`` is the number of epochs to come, None if it is not known. ``verbose`` is the name under
-    which about 40 rows of a fit are printed, with what was measured last, and each ``note``; None
-    for no print.
+    With ``adds=False`` it changes the last row. Quantities that were not measured are NaN.
+    ``left`` is the number of remaining epochs, None if it is unknown. ``verbose`` is the name under
+    which about 40 rows of a fit, with the latest measurements, and all notes are printed; with None
+    nothing is printed.
     """
     seconds, last = [], {}
 
@@ -147,7 +147,7 @@ def recorder(history, verbose=None):
 
 
 def _line(epoch, measured, left, seconds):
-    """Return what is printed of an epoch: its number, what was measured, and the time left."""
+    """Return the line printed for an epoch: its number, the measurements and the time left."""
     number = f"epoch {epoch}" if left is None else f"epoch {epoch} of {epoch + left}"
     parts = [
         f"{name.replace('_', ' ')} {value:.4g}{' nats' * (name in _IN_NATS)}"
@@ -160,9 +160,10 @@ def _line(epoch, measured, left, seconds):
 
 @dataclass
 class Trainer:
-    """Runs epochs. Whatever ends them, the parameters of the last complete epoch are published.
+    """Runs the epochs of a fit.
 
-    If an error or an interruption ends the first epoch, nothing is published.
+    However they end, the parameters of the last complete epoch are published; if an error or an
+    interruption ends the first epoch, nothing is.
 
     Parameters
     ----------
@@ -170,36 +171,37 @@ class Trainer:
         ``epoch(training, progress, rate)`` changes the machine of a :class:`Training` and returns
         numbers for the history.
     publish : callable
-        Called once at the end, as ``publish(machine, state)``, with those of the last complete
-        epoch, or what the monitor chooses. With ``own`` it also takes a training that has ended
-        and a copy of the estimator, which is then fitted as if the fit had ended there.
+        Called once at the end, as ``publish(machine, state)``, with the machine and the state of
+        the last complete epoch, or those that the monitor chooses. With ``own`` it also accepts a
+        training that has ended and a copy of the estimator, which is then fitted as if the fit had
+        ended there.
     attributes : callable
         ``attributes(machine, state)`` returns the fitted attributes that a callback may ask for.
     record : callable
-        ``record(row, left=n)`` takes the numbers of an epoch, a dict, before n other ones;
-        ``record(row, adds=False)`` more numbers of the last one, or a ``note`` to print.
+        ``record(row, left=n)`` records the numbers of an epoch, a dict, with n epochs left;
+        ``record(row, adds=False)`` adds numbers to the last epoch, or prints a ``note``.
     n_iter : int or None, default=1
-        Number of epochs; None is until the monitor says stop.
+        Number of epochs; with None, training runs until the monitor stops it.
     rate : callable, default=None
-        Learning rate by the fraction of the epochs that has passed; None for no rate.
+        Learning rate as a function of the fraction of epochs completed; None for no rate.
     monitor : Monitor, default=None
     context : object, default=None
         scikit-learn's callback context of the fit.
     data : dict, default=None
-        What callbacks are given: ``estimator``, ``X`` and ``y``.
+        Arguments of the callbacks: ``estimator``, ``X`` and ``y``.
     task : str, default="epoch"
-        Name of an epoch in callbacks.
+        Name of an epoch for callbacks.
     own : callable, default=None
         Returns what the estimator adds to a :class:`Progress`, a dict. The attributes for callbacks
-        then have ``_checkpoint``, a function that returns a fitted estimator and the progress.
+        then include ``_checkpoint``, a function that returns a fitted estimator and the progress.
     progress : Progress, default=None
-        Of an interrupted fit; None starts a new one.
+        Progress of an interrupted fit; None starts a new fit.
 
     Attributes
     ----------
     ended : str
-        Why training has ended: "interrupted", "callback", "stopped", "n_iter", or "diverged" with
-        an automatic step length.
+        Why training ended: "interrupted", "callback", "stopped", "n_iter", or, with an automatic
+        step length, "diverged".
     """
 
     learner: Any
@@ -305,7 +307,7 @@ class Trainer:
         return self.monitor.agreed(found[0], row), found
 
     def _end(self, training, chosen):
-        """Publish what is chosen, if anything; doing it twice is doing it once."""
+        """Publish what is chosen, if anything; idempotent."""
         training.end()
         if chosen is not None:
             self.publish(*chosen)

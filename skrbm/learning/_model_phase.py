@@ -1,28 +1,28 @@
-"""The contract of a model phase: how learning finds the machine's own moments."""
+"""The contract of a model phase, which estimates the moments of the machine in training."""
 
 from ..machine import data_moments, precise_free_energy
 
 
 class ModelPhase:
-    """Turns a batch of data and a state into the next state and two sets of moments.
+    """Computes the next state and two sets of moments from a batch of data and a state.
 
     The gradient of the log-likelihood is the moments of the data minus those of the machine.
-    Subclasses are frozen dataclasses of hyper-parameters; what changes from batch to batch is in
-    the state, whose array leaves have rows first.
+    Subclasses are frozen dataclasses of hyperparameters; everything that changes from batch to
+    batch is in the state, in whose arrays the first axis is that of the rows.
 
     Attributes
     ----------
     n_states : int or None
-        Rows of the state; None for the size of a batch.
+        Number of rows of the state; None for the size of a batch.
     for_ranks : bool
-        Whether several ranks can have a part of the state each.
+        Whether the state can be distributed over several ranks.
     one_hidden_layer : bool
-        Whether it is for machines with one hidden layer only.
+        Whether only machines with one hidden layer are supported.
     samples_model : bool
-        Whether rows of the moments of the model are samples of it.
+        Whether the rows in the moments of the model are samples of the model.
     remedies : dict
-        What a user can do, beside more epochs, where the model does not match the data: noun
-        phrases by the parameter of an estimator that they are about.
+        What a user can do, other than train for more epochs, if the model does not match the data:
+        a dict from parameters of the estimator to noun phrases about them.
     """
 
     n_states = None
@@ -52,11 +52,11 @@ class ModelPhase:
         return state, data, self.moments(machine, state)
 
     def incomplete_phases(self, machine, state, X, observed, rng):
-        """Return what :meth:`phases` does for a batch of which visible units are missing.
+        """Return the same as :meth:`phases` for a batch with missing values.
 
-        The moments of the data are then expected ones, given what is observed. ``observed`` is an
-        array of bool of the shape of X, whose missing entries are any numbers, such as the means of
-        their columns.
+        The moments of the data are then conditional expectations given the observed values.
+        ``observed`` is an array of bool of the shape of X, whose missing entries can be any
+        numbers, such as the means of their columns.
         """
         raise ValueError(f"{type(self).__name__} does not support missing values")
 
@@ -73,7 +73,7 @@ class ModelPhase:
         raise NotImplementedError
 
     def samples(self, state):
-        """Return the visible values by which the divergence of a step is measured."""
+        """Return the visible values with which the divergence of a step is measured."""
         return self.visible(state)
 
     def weights(self, state):
@@ -83,7 +83,7 @@ class ModelPhase:
     def free_energy(self, machine, X):
         """Return the free energies of visible values, (n_rows,), float64.
 
-        Their changes tell automatic learning rates how far a step goes.
+        Automatic learning rates are determined from their changes.
         """
         return precise_free_energy(machine, X)
 
@@ -96,11 +96,11 @@ class ModelPhase:
         raise NotImplementedError
 
     def kept(self, state):
-        """Return the state for a later fit, without what can be computed again."""
+        """Return the state to keep for a later fit, without what can be recomputed."""
         return state
 
     def log_partition(self, machine, state):
-        """Return the log Z that the phase has found, in nats; None if it finds none."""
+        """Return the log Z estimated by the phase, in nats; None if it estimates none."""
         return None
 
     def ladder(self, machine, state):

@@ -1,8 +1,9 @@
 """Chains of the model phase that exchange with samples of earlier machines of the training.
 
-Parallel trajectory tempering (Bereux et al. 2025): a training begins at independent units, which
+Parallel trajectory tempering (Bereux et al. 2025): training begins with independent units, which
 are sampled exactly, and passes through machines that are sampled in turn by exchanges with samples
-of the last one. So the chains of the present machine have its distribution, however deep its modes.
+of the previous one. The chains of the current machine thus have its distribution, however deep its
+modes are.
 """
 
 from dataclasses import dataclass

@@ -23,14 +23,14 @@ class Training:
     recipe : Recipe
         The components that the states belong to.
     n_rows, visible_means
-        Number of rows learnt from, and their means.
+        Number of rows used in training, and their means.
     offsets : tuple of arrays or None
-        Running means of the layers, for centred gradients.
+        Running means of the layers, for centered gradients.
     average : Average or None
     first : Machine or None
-        Where learning has begun, until it is known whether other chains are better.
+        The initial machine, kept until it is known whether other chains are better.
     gain : float or None
-        Log-likelihood over that of independent columns when the chains were checked, None before.
+        Log-likelihood minus that of independent columns when the chains were checked; None before.
     length_factor : float
         Factor on automatic step lengths, halved when a fit is restored from its checkpoint.
     n_restored : int
@@ -54,7 +54,7 @@ class Training:
 
     @property
     def stepped(self):
-        """What a step changes, a tuple."""
+        """The parts of the state that a step changes, a tuple."""
         return (
             *(self.machine, self.phase_state, self.optimizer_state),
             *(self.length_state, self.offsets, self.average),
@@ -97,7 +97,7 @@ class Training:
         self.machine = None
 
     def resume_from(self, machine):
-        """Take a machine to train; if it is the average, the last machine behind it."""
+        """Set the machine to train; if it is the average, the last machine is used instead."""
         if self.average is not None:
             self.average = self.average.copy() if self.average.is_of(machine) else None
         self.machine = machine if self.average is None else self.average.last
@@ -105,19 +105,19 @@ class Training:
 
 @dataclass(frozen=True)
 class Progress:
-    """What the rest of a fit depends on, after one of its epochs. Its arrays are those of the fit.
+    """Everything on which the rest of a fit depends, after one of its epochs, without copies.
 
     Parameters
     ----------
     training : Training or None, default=None
-        None if the fit has come to its end.
+        None if the fit is complete.
     n_epochs : int, default=0
-        How many epochs of this fit are done.
+        Number of epochs of this fit that are complete.
     monitor : dict, default=None
         State of the monitor.
     own : dict
-        What the estimator needs besides, to make the parts of the fit once more: ``rows`` tells
-        rows of data from others, and ``random_state`` is what the fit began with.
+        What else the estimator needs to rebuild the parts of the fit: ``rows``, a fingerprint of
+        the data, and ``random_state``, with which the fit began.
     """
 
     training: Training | None = None

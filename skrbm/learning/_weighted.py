@@ -1,8 +1,8 @@
 """Persistent chains with importance weights, which follow a machine while it learns.
 
-Chains that do not mix between modes keep the shares of modes that they had, whatever the machine
-says. With log-weights that grow by the decrease of the free energy in each step they remain a
-sample of the machine (Krause, Fischer & Igel 2020; Carbone et al. 2023).
+The proportions of modes in chains that do not mix cannot change when the machine does. With log
+weights that grow by the decrease of the free energy in each step, the chains remain a sample of the
+machine (Krause, Fischer & Igel 2020; Carbone et al. 2023).
 """
 
 from dataclasses import dataclass

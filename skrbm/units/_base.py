@@ -35,11 +35,11 @@ class Theta(NamedTuple):
     """Natural parameters of a layer of units.
 
     They belong to the statistics (x, -x**2 / 2, 1[x != 0], abs(x), -x abs(x) / 2). ``None`` means
-    that a statistic is absent, and no arithmetic is spent on it. Each is an array of shape
-    (n_units,), or (n_rows, n_units) once a unit has been tilted by a field for each row.
+    that a statistic is absent, so that no arithmetic is spent on it. Each parameter is an array of
+    shape (n_units,), or (n_rows, n_units) once the layer has been tilted by a field for each row.
 
-    ``joint`` is a precision matrix, which belongs to -x x' / 2. It has shape (n, n), where n is the
-    number of columns with a joint normal distribution, and all rows share it.
+    ``joint`` is a precision matrix, which belongs to the statistic -x x' / 2. It has shape (n, n),
+    where n is the number of columns with a joint normal distribution, and is shared by all rows.
     """
 
     field: Array
@@ -138,50 +138,50 @@ def digits(numbers: Array, sizes: Sequence[int]) -> np.ndarray:
 class Unit:
     """A kind of unit, given by its support.
 
-    Inference only ever *tilts* a unit, adding a field and a precision, and then asks it for a
-    log-partition function, moments, a mode or a sample. A subclass writes those. It holds no
-    parameters of its own beyond those of its support. Layers have ``n`` columns; arrays of
-    parameters and values have one entry for each, and may have a row for each row of data.
+    Inference only *tilts* a unit, by adding a field and a precision, and then asks it for the
+    log-partition function, moments, the mode or a sample, which subclasses implement. A unit holds
+    no parameters other than those of its support. Layers have ``n`` columns; arrays of parameters
+    and values have one entry for each column, and may have a row for each row of data.
 
     Attributes
     ----------
     values : tuple of float or None
-        The support of one unit where it is finite and units are independent.
+        The support of a single unit, if it is finite and units are independent.
     is_discrete : bool
         Whether a layer has a finite number of configurations, which makes enumeration possible.
     bounds : tuple of float
         The smallest and the largest value.
     clips : bool
-        Whether data outside the bounds are clipped in training, with a warning. If not, they are
+        Whether data outside the bounds are clipped in training, with a warning. If not, they raise
         an error.
     has_precision : bool
         Whether the parameters include a precision.
     takes_precision : bool
-        Whether ``tilt`` takes a precision.
+        Whether ``tilt`` accepts a precision.
     has_variances : bool
-        Whether each column has a variance of its own, from ``mean_variance``.
+        Whether each column has its own variance, computed by ``mean_variance``.
     has_further : bool
         Whether mean and variance do not determine all expected statistics, so that ``further``
         is needed.
     has_central_moments : bool
-        Whether there are third and fourth ``central_moments``.
+        Whether ``central_moments`` is implemented.
     has_cumulants : bool
-        Whether the cumulants are functions of the mean, which ``cumulants`` gives.
+        Whether the cumulants are functions of the mean, computed by ``cumulants``.
     is_gaussian : bool
-        Whether the distribution is normal, on the whole real line.
+        Whether the distribution is normal on the whole real line.
     is_joint : bool
         Whether columns are normal with a precision matrix, ``joint`` of :class:`Theta`.
     samples_exactly : bool
-        Whether ``sample`` draws from the unit's own distribution. If not, a draw is a proposal, and
-        ``log_correction`` is the logarithm of its weight.
+        Whether ``sample`` draws from the distribution of the unit. If not, a draw is a proposal,
+        and ``log_correction`` is the logarithm of its weight.
     needs_bounds : bool
-        Whether units that these are coupled with must have bounds.
+        Whether the units of neighbouring layers must have bounds.
     is_learnt : bool
-        Whether estimators can learn a layer of such units from data.
+        Whether estimators support such units.
     n_rows : int or None
-        Number of rows that each have their own distribution, None if all rows share it.
+        Number of rows with their own distributions; None if all rows share one.
     alternative : str
-        What to use where a method does not apply to such units, for errors.
+        What to use if a method does not support such units, for error messages.
     """
 
     values: tuple[float, ...] | None = None
@@ -295,7 +295,7 @@ class Unit:
         return self
 
     def as_hidden(self) -> "Unit":
-        """Return the unit of a hidden layer that is to be learnt, with limits that suit it."""
+        """Return the unit with limits suitable for a hidden layer in training."""
         return self
 
     def asks_for(self, fitted: "Unit") -> bool:
@@ -313,12 +313,12 @@ class Unit:
         return np.full(n, getattr(self, capability))
 
     def spread(self, mean: Array, variance: Array) -> Array:
-        """Return the scales that learning gives columns of some means and variances.
+        """Return the scales by which columns are standardized, given their means and variances.
 
-        They are the standard deviations, but no less than 0.4 of the distance to rare values:
+        These are the standard deviations, but at least 0.4 of the distance to rare values:
         variance / (mean - lower) above the mean, and variance / (upper - mean) below (Bhatia and
-        Davis 2000). In a column that is nearly constant at a bound, other values lie many
-        deviations off, and steps in units of the deviation would be too long.
+        Davis 2000). In a column that is nearly constant at a bound, other values are many
+        standard deviations away, and steps in units of the deviation would be too long.
         """
         xp, found = namespace(mean), namespace(mean).sqrt(variance)
         lower, upper = self.bounds
@@ -404,9 +404,9 @@ class Unit:
         raise unwritten(self, "log_correction")
 
     def tail_precision(self, theta: Theta) -> Array | None:
-        """Return the least precision with which the density falls, or None for a bounded support.
+        """Return the smallest precision in the tails of the density, or None for a bounded support.
 
-        A density whose support has no bound needs it to be positive.
+        It must be positive if the support is unbounded.
         """
         return None
 
@@ -510,7 +510,7 @@ class Unit:
         return theta if self.has_precision else self.initial_theta(columns)
 
     def default_theta(self, n: int, reference: Array) -> Theta:
-        """Return parameters of ``n`` units without data, as arrays like ``reference``."""
+        """Return default parameters of ``n`` units, as arrays like ``reference``."""
         xp, kind = namespace(reference), like(reference)
         return Theta(xp.zeros(n, **kind), xp.ones(n, **kind) if self.has_precision else None)
 

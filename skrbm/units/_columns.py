@@ -392,7 +392,7 @@ class ColumnUnits(Unit):
 
     @property
     def min_precision(self):
-        """The floor under the eigenvalues of a matrix that is learnt."""
+        """The lower bound on the eigenvalues of a learned precision matrix."""
         return next(unit.min_precision for unit in self.units if unit.is_joint)
 
 
