@@ -112,7 +112,7 @@ def cast(x: Array, dtype: Any) -> Array:
 
 
 def working_dtype(X: Array) -> Any:
-    """Return the floating dtype of parameters learnt from ``X``.
+    """Return the floating dtype of parameters learned from ``X``.
 
     float32 and float64 are kept; bytes, booleans and half precision become float32, wider integers
     and long double float64.
@@ -141,7 +141,7 @@ def copied(x: Array) -> Array:
 
 
 def parameter_reference(X: Array) -> Array:
-    """Return a reference array for parameters learnt from X: their library, device and dtype."""
+    """Return a reference array for parameters learned from X: their library, device and dtype."""
     return namespace(X).zeros((1, 1), **like(X) | {"dtype": working_dtype(X)})
 
 
@@ -153,7 +153,7 @@ def is_finite(x: Array) -> bool:
 def are_finite(parts: Sequence[Array]) -> Any:
     """Whether no entry of some arrays is infinite or NaN, by sums.
 
-    A bool, or in another library than NumPy a 0-d array, without synchronisation of the device.
+    A bool, or in another library than NumPy a 0-d array, without synchronization of the device.
     """
     if not parts or not is_foreign(parts[0]):
         for part in parts:  # a generator would take as long as the sums of few numbers

@@ -116,7 +116,7 @@ def fit(
 
 
 def _collect(estimator, futures, workers):
-    """Give an estimator what a rank has learnt, once all have ended, or one by an error."""
+    """Copy the result of a rank to an estimator, once all have ended or one has failed."""
     from dask.distributed import as_completed
 
     for future in as_completed(futures):  # if one is lost, the others raise

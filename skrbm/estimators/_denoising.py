@@ -1,7 +1,7 @@
 """Posterior means of visible values that were observed through a noisy channel.
 
-What an observation says of a unit is a factor exp(field * x - precision * x**2 / 2) on its density.
-So the posterior of a machine is a machine whose visible units are tilted, for each row.
+An observation multiplies the density of a unit by exp(field * x - precision * x**2 / 2). The
+posterior of a machine is therefore a machine whose visible units are tilted, for each row.
 """
 
 import itertools
@@ -54,7 +54,7 @@ class BitFlips:
 
 @dataclass(frozen=True)
 class Substitutions:
-    """Each site gets another of its values with the same probability, each of them as likely."""
+    """Each site is replaced, with a given probability, by any other of its values."""
 
     amount: float
 
@@ -103,8 +103,8 @@ def channel(flip_probability=None, noise_variance=None, substitution_probability
     given = [kind(n) for kind, n in zip(kinds, amounts, strict=True) if n is not None]
     if len(given) != 1:
         raise ValueError(
-            "give one of flip_probability (binary visible units), noise_variance (real ones) and "
-            "substitution_probability (categories)"
+            "pass exactly one of flip_probability (binary visible units), noise_variance (real "
+            "units) and substitution_probability (categories)"
         )
     return given[0]
 

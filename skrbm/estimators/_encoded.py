@@ -1,9 +1,10 @@
-"""What estimators take X as, and give visible values back as: as it is, or encoded.
+"""Conversion of X to visible values of a machine, and back.
 
 An estimator of tables has an ``_encoder`` (:class:`skrbm.inputs.TableEncoder` or
-``CategoryEncoder``), which turns columns of X into those of the machine, often many more: these are
-sparse, and dense in one block of rows at a time. Without one the columns of X are those of the
-machine, and ``_frame`` turns visible values into DataFrames after a fit to one.
+``CategoryEncoder``), which converts the columns of X to those of the machine. Since these are often
+many more, they are sparse, and made dense for one block of rows at a time. Without an encoder the
+columns of X are those of the machine, and ``_frame`` converts visible values to DataFrames after a
+fit to a DataFrame.
 """
 
 import copy
@@ -37,7 +38,7 @@ _MOST_ELEMENTS, _FEWEST_ROWS = 2**20, 256  # of a block of rows that is dense
 
 
 def takes_table(estimator):
-    """Whether X is a table, whose columns an encoder turns into those of the machine."""
+    """Whether an estimator has an encoder, which converts tables to the columns of the machine."""
     return estimator._new_encoder() is not None
 
 
@@ -85,7 +86,7 @@ def _encoded_columns(encoder, columns, place, missing, sparse):
 def _encoded_blocks(estimator, source, reset, missing):
     """Return blocks that are encoded when they are read.
 
-    A first pass finds their values. If there is one pass alone, the first block tells them.
+    The encoder is fitted in a first pass or, if there can be only one pass, to the first block.
     """
     place = None if reset else estimator.machine_.weights[0]
     if reset and not source.is_read_once and estimator._new_encoder().finds_values:
@@ -177,9 +178,9 @@ def _of_ranks(encoder, n_columns):
 
 
 def by_blocks(method):
-    """Let a method whose result has a row for each row of X take an X that is read in blocks.
+    """Let a method whose result has a row for each row of X accept data read in blocks.
 
-    Of a Dask array the result is one too. With ``random_state`` each block has its own seed.
+    For a Dask array the result is a Dask array. With ``random_state`` each block has its own seed.
     """
 
     @wraps(method)
@@ -213,7 +214,7 @@ def _for_blocks(options):
 
 
 def _lazy(method, estimator, X, args, options):
-    """Return a Dask array of what a method gives of the chunks of X."""
+    """Return a Dask array with the results of a method for the chunks of X."""
     check_is_fitted(estimator)
     validate_data(estimator, X, reset=False, skip_check_array=True)
     estimator = copy.copy(estimator)  # of which a later fit changes nothing

@@ -59,7 +59,7 @@ class Sites(OneLayer):
 
 
 class Counts:
-    """Weights whose rows sum to 0, as the biases of hidden units count for each word."""
+    """Weights whose rows sum to 0, since the biases of hidden units apply to each word."""
 
     def attributes(self, machine):
         W, b = machine.weights[0], machine.thetas[0].field

@@ -1,4 +1,4 @@
-"""Samples of a fitted machine, and its visible and hidden values given some of the visible ones."""
+"""Samples of a fitted machine, and inference given some of the visible values."""
 
 import itertools
 import warnings
@@ -58,7 +58,7 @@ _IMPUTE_SWEEPS, _IMPUTE_DAMPING = 1000, 0.2
 
 
 def chains_of(model, method, n_steps, rng, is_free=False):
-    """Return a function of visible values where chains start, which returns those where they end.
+    """Return a function that runs chains from visible values and returns their last states.
 
     ``method`` and ``n_steps`` are those of ``sample``. With ``is_free`` chains may start at samples
     of a ladder instead.
@@ -80,8 +80,9 @@ def chains_of(model, method, n_steps, rng, is_free=False):
 def _method_that_mixes(model):
     """Return "gibbs", or "tempering" for a small machine whose chains do not mix.
 
-    Such chains are still where they were after 50 sweeps, along one of the main directions in which
-    they differ. In a small machine they also start at independent units, for other modes.
+    Chains do not mix if their autocorrelation over 50 sweeps is high along one of the main
+    directions in which they differ. In a small machine, chains also start at independent units, to
+    find other modes.
     """
     machine = model.machine_
     if len(machine.units) > 2 or not machine.weights[0].shape[0]:
@@ -172,8 +173,8 @@ def drawn_given(model, X, *, init, n_steps, random_state, method="auto"):
 def imputed(model, X, method, n_steps, random_state):
     """Return X with NaN replaced by means given the observed values of the row, in blocks of rows.
 
-    By "auto" these come from the model's equations, from exact sums where these are cheap, or from
-    chains.
+    With "auto" the means come from the equations of the model, from exact sums if these are cheap,
+    or from chains.
     """
     is_auto, machine = method == "auto", model.machine_
     equations = model._own_fixed_point() if is_auto else None

@@ -1,4 +1,4 @@
-"""The recipe of a fit: what an estimator trains with, and where it starts."""
+"""The recipe of a fit: the parts used in training, and the initial parameters."""
 
 import math
 import warnings
@@ -19,7 +19,7 @@ _MOST_OF_ONE = 0.5  # energy of one coupling between units whose values are the 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an estimator trains with. It is made and checked once in each fit."""
+    """The parts with which an estimator is trained, created and checked once per fit."""
 
     phase: ModelPhase
     optimizer: Any
@@ -40,7 +40,7 @@ class Recipe:
 
 
 def parameters_of_rows(rows, optimizer):
-    """Return what is learnt from rows of a first fit: numbers are standardised, or whitened."""
+    """Return the parameters to learn in a first fit, with real columns standardized or whitened."""
     n_visible, unit = rows.X.shape[1], rows.unit
     columns = unit.columns_with("is_standardised", n_visible)
     has_precision = unit.columns_with("has_precision", n_visible)
@@ -114,11 +114,12 @@ def check_layers(machine, units, sizes, n_components):
 
 
 def spread(machine):
-    """Return a machine of weights so large that its hidden units tell rows apart from the start.
+    """Return a machine with weights so large that its hidden units distinguish rows from the start.
 
-    If they all begin alike, most learn the same few directions. Visible and hidden means stay what
-    they are to first order. The standard deviation of the energy of all couplings is 0.375 for each
-    hidden unit, and at most a tenth of the number of columns; that of one coupling at most 0.5.
+    If hidden units are alike at first, most learn the same few directions. Visible and hidden means
+    are unchanged to first order. The standard deviation of the energy of all couplings is 0.375
+    times the square root of the number of hidden units, and at most a tenth of the number of
+    columns; that of one coupling is at most 0.5.
     """
     (W,), (own, hidden) = machine.weights, machine.thetas
     xp = namespace(W)
@@ -137,7 +138,7 @@ def spread(machine):
 
 
 def parts_of_init(init, name="random"):
-    """Return what ``init`` is made of, three parts; those that a fitted estimator has are None."""
+    """Return the three parts of ``init``; for a fitted estimator the latter two are None."""
     parts = init if isinstance(init, tuple | list) else (init, None, None)
     if len(parts) != 3:
         raise ValueError(f"init must be {name!r}, a fitted estimator or three arrays")
@@ -145,7 +146,7 @@ def parts_of_init(init, name="random"):
 
 
 def machine_of_init(init, machine, n_components):
-    """Return the machine that ``init`` describes; what it lacks is that of ``machine``."""
+    """Return the machine given by ``init``, with missing parameters taken from ``machine``."""
     first = machine_from(*parts_of_init(init), machine.units, machine)
     if first.n_units != machine.n_units:
         n_visible, n_hidden = first.n_units

@@ -27,8 +27,8 @@ from ..units import Bernoulli, Categorical, Theta
 class Targets:
     """Map between targets and values of visible units.
 
-    Targets are binary outputs, each a unit, in two dimensions; or in one dimension a label, whose
-    classes are columns of which one is 1.
+    Two-dimensional targets are binary outputs, one for each unit. A one-dimensional target is a
+    label, which is one-hot encoded.
     """
 
     classes: Any
@@ -98,8 +98,9 @@ def _is_missing(y, unlabelled):
 def check_targets(y, X, owner, *, labels_missing=False, unlabelled=None):
     """Return targets as a checked NumPy array, or sparse outputs in CSR format.
 
-    They are binary outputs in two dimensions, dense as float32 where some are missing, else uint8;
-    or one label of each row, which may be a column. ``owner`` is the name of the estimator.
+    Targets are either two-dimensional binary outputs, returned as float32 if dense and some are
+    missing, and otherwise as uint8; or one label per row, which may be a column. ``owner`` is the
+    name of the estimator.
     """
     if y is None:
         raise ValueError(f"{owner} requires y to be passed, but the target y is None")

@@ -1,4 +1,4 @@
-"""What all estimators that train share: checks before a fit, callbacks, and the run of epochs."""
+"""Shared by all estimators that are trained: checks before a fit, callbacks, running epochs."""
 
 import copy
 from functools import wraps
@@ -13,9 +13,9 @@ from ..learning import Trainer, recorder
 
 
 def keeps_features(method):
-    """Put all attributes back if a fit ends before anything is published.
+    """Restore all attributes if a fit ends before anything is published.
 
-    An interruption gets a note that says what it leaves, of the outermost estimator that fits.
+    A note added to an interruption says in which state it leaves the outermost estimator.
     """
 
     @wraps(method)
@@ -50,7 +50,7 @@ def keeps_features(method):
 
 
 def learns(method):
-    """Let a method check the parameters, keep what there was if it fails, and use one thread."""
+    """Make a method check parameters, restore attributes if it fails, and use one BLAS thread."""
     checked = _fit_context(prefer_skip_nested_validation=True)
     return checked(keeps_features(one_blas_thread(method)))
 
@@ -60,7 +60,7 @@ def is_automatic(estimator):
 
 
 def _of_interruption(estimator, is_new):
-    """Return what an interrupted fit has left, and what continues it, a sentence."""
+    """Return a sentence on the state after an interrupted fit, and on how to continue it."""
     name = type(estimator).__name__
     if not is_new:
         return f"{name} is as it was before the call."

@@ -1,4 +1,4 @@
-"""What estimators that wrap a density have in common."""
+"""Shared code of estimators that wrap a density estimator."""
 
 from math import ceil
 
@@ -30,8 +30,8 @@ def rows_to_fit(sample_weight, X, columns, missing):
 def fit_density(wrapper, X, columns, random_state, publish, weights=None, **options):
     """Fit a copy of the estimator of a wrapper, or the default one, to a table, and publish it.
 
-    It has ``random_state`` if it has no own one. ``publish(estimator)`` is also called after an
-    interruption that leaves the parameters of an epoch.
+    The copy gets ``random_state`` unless it has its own. ``publish(estimator)`` is also called
+    after an interruption, if an epoch was completed.
     """
     density = wrapper.estimator
     density = default_density(X, columns, **options) if density is None else clone(density)
@@ -50,7 +50,7 @@ def fit_density(wrapper, X, columns, random_state, publish, weights=None, **opti
 
 
 def default_density(X, columns, n_components=64, is_table=False):
-    """Return a machine with the units that the columns of X need, bits if X is sparse."""
+    """Return a default estimator for the columns of X; binary if X is sparse."""
     n_batches = max(3, -(-X.shape[0] // 100))
     common = {"n_components": n_components, "n_iter": max(_FEWEST_PASSES, _N_STEPS // n_batches)}
     if sp.issparse(X):
@@ -89,7 +89,7 @@ def observed_columns(wrapper, X, reset):
 
 
 def as_table(X):
-    """Return X as a table of which columns can be taken: a DataFrame, or an array."""
+    """Return X as a table with columns: a DataFrame or an array."""
     if is_frame(X):
         return X
     found = np.asarray(X)

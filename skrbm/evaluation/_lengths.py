@@ -1,11 +1,11 @@
 """Log-partition functions of machines of counts, for all numbers of draws in one run.
 
 With the number of draws D as in a replicated softmax, and visible units summed out, Z_D is the sum
-over hidden values h of w(h) exp(D g(h)), where g(h) is the log-partition function of one draw. So D
-takes the place of an inverse temperature: Z_1 is a sum over columns, rows of one draw can be
-sampled exactly, and chains are annealed from there by more and more draws. Each machine on the way
-is one whose log Z is asked for. Chains are of hidden values alone: given the many words of a long
-document, these hardly move.
+over hidden values h of w(h) exp(D g(h)), where g(h) is the log-partition function of one draw. D
+thus acts as an inverse temperature: Z_1 is a sum over columns, rows of one draw can be
+sampled exactly, and chains are annealed from there by increasing the number of draws, so that log Z
+is obtained for every number on the way. Chains consist of hidden values only, since these hardly
+move given the many words of a long document.
 """
 
 from typing import NamedTuple

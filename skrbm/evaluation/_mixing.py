@@ -71,7 +71,7 @@ def integrated_time(rho, n_draws):
 
 
 def r_hat(x):
-    """Return the rank-normalised split R-hat (Eq. 4 and Sec. 4.2 of Vehtari et al. 2021).
+    """Return the rank-normalized split R-hat (Eq. 4 and Sec. 4.2 of Vehtari et al. 2021).
 
     It is the larger of those of the values and of their distances from the median, which compare
     the means and the variances of chains.

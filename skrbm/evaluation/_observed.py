@@ -35,7 +35,7 @@ _CHAIN_ELEMENTS = 2**21  # of chains that are annealed together
 
 
 class Accuracy(NamedTuple):
-    """Settings of annealing: temperatures are more and more, until rows have the error ``std``."""
+    """Settings of annealing, with more and more temperatures until rows reach the error ``std``."""
 
     std: float = 0.1
     n_chains: int = 32
@@ -89,7 +89,7 @@ def exact_sums(machine, X, observed, max_units=MAX_UNITS, layer=None):
     log_weights : array of shape (n_rows,), float64
         log p(observed) + log Z, 0 in other rows.
     means : array of shape (n_rows, n_units[layer]) or None
-        Anything at observed units, and in other rows.
+        Undefined at observed units, and in other rows.
     exact : ndarray of shape (n_rows,), bool
         Rows that were summed.
     """

@@ -22,7 +22,7 @@ class Needs(NamedTuple):
     units : tuple of str
         Names in :data:`CAPABILITIES` that all units must have.
     visible : tuple of str
-        The same for the visible units alone.
+        The same for the visible units only.
     one_hidden_layer : bool
         Whether the machine must have one hidden layer.
     """
@@ -35,21 +35,21 @@ class Needs(NamedTuple):
 class InferenceMethod(HyperParameters):
     """Base of fixed points and samplers.
 
-    Subclasses are frozen dataclasses that hold hyper-parameters only.
+    Subclasses are frozen dataclasses that hold only hyperparameters.
 
     Attributes
     ----------
     needs : Needs
         Requirements on the machine.
     alternative : str
-        Recommendation for other machines, for errors.
+        What to use for other machines, for error messages.
     """
 
     needs = Needs()
     alternative = ""
 
     def unmet(self, machine) -> str | None:
-        """Return a sentence about what the machine lacks, or None if the method applies."""
+        """Return a message about unmet requirements, or None if the machine is supported."""
         needs, missing, advice = self.needs, [], []
         if needs.one_hidden_layer and len(machine.units) != 2:
             missing.append("one hidden layer")
@@ -69,7 +69,7 @@ class InferenceMethod(HyperParameters):
         )
 
     def check(self, machine):
-        """Raise ValueError if the method does not apply to the machine."""
+        """Raise ValueError if the machine does not meet the requirements."""
         sentence = self.unmet(machine)
         if sentence is not None:
             raise ValueError(sentence)

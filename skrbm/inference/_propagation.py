@@ -56,21 +56,22 @@ class Propagated(NamedTuple):
     Attributes
     ----------
     visible : array of shape (n_instances, n_visible)
-        Beliefs as log-odds: of the marginal, or of the maximum with the unit at 1 against 0.
+        Beliefs as log-odds: of the marginals, or of the maxima with the unit at 1 and at 0.
     hidden : array of shape (n_instances, n_hidden)
     n_iter : ndarray of int of shape (n_instances,)
-        Sweeps done; 0 where TAP and the third order of its expansion were enough.
+        Number of sweeps; 0 where TAP and the third order of its expansion were sufficient.
     residual : ndarray of shape (n_instances,)
-        float64. In the last sweep the larger of the mean squared change of the means, and the
-        square of the largest change of a belief, over 100 or the belief's size, whichever is
-        larger. Without sweeps the largest of the mean squared change of the means by the third
-        order, a hundredth of the largest squared change of one mean, and the mean square over the
-        pairs of any one unit of ``abs(W)**3 / 576``, a bound of the error of E[h v].
+        float64. The larger of the mean squared change of the means in the last sweep, and the
+        square of the largest change of a belief, relative to 100 or the size of the belief,
+        whichever is larger. Without sweeps, the largest of the mean squared change of the means by
+        the third order, a hundredth of the largest squared change of a single mean, and the mean
+        square over the pairs of any one unit of ``abs(W)**3 / 576``, a bound on the error of E[h
+        v].
     converged : ndarray of bool of shape (n_instances,)
     log_partition : array of shape (n_instances,), float64
-        The Bethe log Z; see :meth:`BeliefPropagation.log_partition`. None if not wanted.
+        The Bethe log Z; see :meth:`BeliefPropagation.log_partition`. None if it was not requested.
     pairs : array of shape (n_hidden, n_visible)
-        Sum over the instances of E[h v]. None if not wanted.
+        Sum over the instances of E[h v]. None if it was not requested.
     """
 
     visible: Any
@@ -116,36 +117,36 @@ def propagate(
 ):
     """Propagate beliefs in many machines that share their weights.
 
-    Each instance is p(v, h) ∝ exp(h' W v + b' v + c' h) with binary units and its own fields b
-    and c. The solution of each is what :func:`solve` finds with :class:`BeliefPropagation`.
+    Each instance is p(v, h) ∝ exp(h' W v + b' v + c' h) with binary units and its own fields b and
+    c. The solutions are those of :func:`solve` with :class:`BeliefPropagation`.
 
     Parameters
     ----------
     W : array of shape (n_hidden, n_visible)
-        float32 or float64; other numbers become float64. There may be no hidden units.
+        Weights, float32 or float64; other numbers are converted to float64. There may be no hidden
+        units.
     visible_fields : array of shape (n_instances, n_visible) or (n_visible,)
     hidden_fields : array of shape (n_instances, n_hidden) or (n_hidden,)
         Fields in one dimension are shared by all instances.
     product : {"sum", "max", "mixed"}, default="sum"
-        "sum" for marginals; "max" for the most probable configuration of all units; "mixed" for
-        that of the visible units, the hidden ones summed over. A unit of it is on where its belief
-        is above 0.
+        "sum" computes marginals; "max" finds the most probable configuration of all units; "mixed"
+        finds that of the visible units, with the hidden units summed out. In these configurations,
+        units are on if their beliefs are above 0.
     max_iter : int, default=100
-        Largest number of sweeps: messages to the hidden units, and back.
+        Maximum number of sweeps, each of which sends messages to the hidden units and back.
     tol : float, default=1e-8
-        An instance has converged when its ``residual`` is at most this: when neither means nor
-        beliefs change much in a sweep. The fixed point itself may be farther off where sweeps
-        converge slowly. With 0 all ``max_iter`` sweeps are done, unless a sweep changes nothing at
-        all.
+        An instance has converged when its ``residual`` is at most this, so that neither means nor
+        beliefs change much in a sweep. If sweeps converge slowly, the fixed point itself may be
+        farther away. With 0, all ``max_iter`` sweeps are made, unless a sweep changes nothing.
     damping : float in [0, 1), default=0.0
-        Part of the old messages that is kept in each sweep.
+        Weight of the old messages in each sweep.
     start : {"fields", "tap"}, default="fields"
-        "fields": without messages, at the beliefs b of the visible units. "tap", for sum-product:
-        at a solution of TAP, which is belief propagation to second order in the weights. Where the
-        third order changes the means by no more than ``tol`` in mean square, the weights are not
-        large (see ``residual``) and ``log_partition`` is not wanted, that solution is returned, at
-        a small part of the cost of a sweep. Other instances start at its messages, or at their
-        fields if TAP does not converge.
+        "fields" starts without messages, at the beliefs b of the visible units. "tap", for
+        sum-product, starts at a solution of TAP, which is belief propagation to second order in the
+        weights. If the third order changes the means by at most ``tol`` in mean square, the weights
+        are not large (see ``residual``) and ``log_partition`` is False, that solution is returned,
+        at a fraction of the cost of a sweep. Other instances start at the messages of TAP, or at
+        their fields if TAP does not converge.
     log_partition : bool, default=False
         Whether to compute the Bethe log Z of each instance.
     pairs : bool, default=False
@@ -158,8 +159,9 @@ def propagate(
     Raises
     ------
     ValueError
-        If shapes do not fit, there are no instances, a weight or field is not a finite real
-        number, a weight exceeds 200 in size, 80 in float32, or the start does not fit the product.
+        If shapes do not match, there are no instances, a weight or field is not a finite real
+        number, a weight exceeds 200 (80 in float32) in absolute value, or ``start`` does not
+        support ``product``.
     """
     method = BeliefPropagation(max_iter, tol, damping, product)
     from_tap = {"fields": False, "tap": True} if product == "sum" else {"fields": False}
@@ -170,7 +172,7 @@ def propagate(
 
 
 def propagate_rows(method, machine, *, from_tap=False, log_partition=False, pairs=False):
-    """Do what :func:`propagate` does, in a machine of binary units with fields for each row.
+    """Propagate beliefs as :func:`propagate` does, in a binary machine with fields for each row.
 
     With ``from_tap`` it starts at TAP. Parameters must be finite; there may be no hidden units.
     """

@@ -197,7 +197,7 @@ def autocorrelation_between(begin, end, rows):
 
     It is the largest one along the first eight principal directions of data: 1 less the variance of
     the displacement of the chains, over twice the variance of the data. Directions along which the
-    chains are much narrower than the data do not count, since the machine has not learnt them yet.
+    chains are much narrower than the data are ignored, since the machine has not learned them yet.
 
     Parameters
     ----------

@@ -119,7 +119,7 @@ def check_known(columns, unit):
 
 
 def canonical(X):
-    """Return a sparse matrix without duplicates, which SciPy may sum in place, in the caller's."""
+    """Return a sparse matrix without duplicates, which SciPy would sum in place in the user's X."""
     if X.has_canonical_format:
         return X
     X = X.copy()
@@ -135,8 +135,8 @@ def _exceeds(ends, bounds):
 def check_range(columns, unit):
     """Check whether a unit can represent training data.
 
-    Binary units clip values outside of [0, 1] with a warning; other bounds are never exceeded.
-    Return whether rows of X need :func:`into_support`.
+    Binary units clip values outside [0, 1] with a warning; other units raise an error. Return
+    whether rows of X need :func:`into_support`.
     """
     if unit.bounds == (-np.inf, np.inf):
         return False
@@ -179,7 +179,7 @@ def into_support(X, unit, warn=False):
 
 
 def check_scale_known(rows):
-    """Raise ValueError if real columns, whose scale is learnt, have one sample only."""
+    """Raise ValueError if real columns, whose scale is learned, have a single sample."""
     if rows is not None and rows.total == 1 and rows.unit.has_precision:
         raise ValueError("X has 1 sample, but at least 2 are needed for the scale of real columns")
 

@@ -37,7 +37,7 @@ def columns_of(estimator, X, *, reset=False):
 
 
 def is_frame(X):
-    """Whether X is a DataFrame of pandas or polars."""
+    """Whether X is a pandas or polars DataFrame."""
     return hasattr(X, "columns") and hasattr(X, "dtypes")
 
 
@@ -53,10 +53,10 @@ def column_of(X, j):
 
 
 def check_table(X):
-    """Raise an error if X is a table with values that are no numbers and no labels.
+    """Raise an error if X is a table with values that are neither numbers nor labels.
 
-    It is a ValueError for complex numbers, dates and times, masked values, and column names that
-    occur twice, and a TypeError for what is nested, and for a LazyFrame of polars.
+    ValueError is raised for complex numbers, dates and times, masked values and duplicate column
+    names, and TypeError for nested values and for a polars LazyFrame.
     """
     if type(X).__name__ == "LazyFrame":
         raise TypeError("X is a LazyFrame, which has no values yet; pass X.collect()")

@@ -58,7 +58,7 @@ def machine_from(
     ``components`` is an array-like of shape (n_hidden, n_visible), or an estimator, of which
     ``ordinary_machine()`` is taken where it has one. Intercepts may be None, and ``statistics``
     are ``precision_visible`` and the like. Defaults are the parameters of the Machine
-    ``defaults``, in its library; without, those of units that know no data.
+    ``defaults``, in its library; by default those of ``default_theta``.
     """
     if hasattr(components, "fit"):
         _check_source(components, units, None if defaults is None else defaults.n_units)
@@ -81,7 +81,7 @@ def machine_from(
 
 
 def _check_source(estimator, units, sizes):
-    """Raise ValueError unless an estimator is a fitted machine whose units have the same values.
+    """Raise ValueError unless an estimator is a fitted RBM whose units have the same values.
 
     ``sizes`` are the required numbers of units, None for those of the estimator.
     """
@@ -107,7 +107,7 @@ def _check_source(estimator, units, sizes):
 def _theta(where, unit, n, values, default, W):
     """Return the checked parameters of one layer: intercepts default to 0, others to ``default``.
 
-    If that is None, it is of units that know no data. ``where`` is the end of the names in errors.
+    If that is None, ``default_theta`` is used. ``where`` is the suffix of the names in errors.
     """
     default = unit.default_theta(n, W) if default is None else default
     default = default._replace(field=namespace(W).zeros(n, **like(W)))

@@ -1,4 +1,4 @@
-"""The rows of a fit: merged, weighted, and as the visible units of a machine take them."""
+"""The rows of a fit: distinct rows with weights, as values of the visible units."""
 
 import hashlib
 import warnings
@@ -86,7 +86,7 @@ class DistinctRows:
         return from_numpy(self.index, self._reference)
 
     def hashed(self, values, *others):
-        """Return a hash of rows, weights and other arrays, by which a resumed fit knows its data.
+        """Return a hash of rows, weights and other arrays, by which a resumed fit checks its data.
 
         ``values`` returns a list of dense arrays, the rows at an array of positions.
         """
@@ -172,7 +172,7 @@ class Rows(DistinctRows):
     columns : Columns
         Statistics of the rows of all ranks, in the user's units.
     part : float
-        The fraction of all samples that this rank has. ``total`` is that of all ranks.
+        The fraction of all samples that is on this rank. ``total`` counts those of all ranks.
     """
 
     def __init__(self, X, unit, dtype, weights=None, coordinates=None):
@@ -219,7 +219,7 @@ class Rows(DistinctRows):
     def columns_at(self, positions, dtype):
         """Return the :class:`~skrbm.arrays.Columns` of rows as batches have them, in ``dtype``.
 
-        Sparse rows that are learnt as they are stay sparse.
+        Rows that are sparse in training stay sparse.
         """
         if sp.issparse(self.X) and not self.has_missing and self.coordinates is None:
             return Columns(self._sparse(positions).astype(dtype))
@@ -227,7 +227,7 @@ class Rows(DistinctRows):
 
     @cached_property
     def _is_sparse(self):
-        """Whether batches are sparse, as products take less time then."""
+        """Whether batches are sparse, since products then take less time."""
         X, unit = self.X, self.unit
         return sp.issparse(X) and not self.has_missing and unit.is_sparse(X.shape[1])
 
@@ -261,12 +261,12 @@ class Rows(DistinctRows):
 
     @cached_property
     def known_share(self):
-        """Part of all values that are known."""
+        """Fraction of all values that are known."""
         return self._known_share_of(slice(None))
 
     @cached_property
     def known_share_of_joint(self):
-        """Part that is known of the values of columns with a precision matrix; 1.0 without any."""
+        """Fraction of known values in columns with a precision matrix; 1.0 if there are none."""
         return self._known_share_of(self.unit.joint_columns(self.X.shape[1]))
 
     def _known_share_of(self, columns):
@@ -275,16 +275,16 @@ class Rows(DistinctRows):
 
     @property
     def n_informative(self):
-        """Number of rows that the automatic penalty is for.
+        """Number of rows by which the automatic penalty is determined.
 
-        Complete rows with as many pairs of known values of columns with a precision matrix, if
-        values are missing independently.
+        That is the number of complete rows with as many pairs of known values in columns with a
+        precision matrix, if values are missing independently.
         """
         return self.total * self.known_share_of_joint**2
 
     @cached_property
     def _filling(self):
-        """What replaces missing values at first, in the coordinates of learning."""
+        """Initial values of missing entries, in the coordinates of training."""
         middle = min(max(0.0, self.unit.bounds[0]), self.unit.bounds[1])
         means, xp = self.means, namespace(self.means)
         means = cast(xp.where(means == means, means, middle * xp.ones_like(means)), self.dtype)
@@ -325,7 +325,7 @@ def has_fractions(X, unit):
 
 
 def split_missing(X, filling=None):
-    """Return (rows, observed): X with ``filling`` for NaN, or zeros, and True where it has none.
+    """Return (rows, observed): X with NaN replaced by ``filling`` or 0, and where X is not NaN.
 
     ``observed`` is None if X has no NaN.
     """
@@ -374,9 +374,9 @@ def distinct_rows(arrays, weights=None):
     """Merge rows that are equal in all arrays, NaN too, and sort them by a random projection.
 
     The order depends on the values of the rows and not on the order in which they are given, except
-    for rows whose projections differ by rounding only. So a fit with a row of weight 2 takes the
-    same steps as one with this row twice. Rows of weight 0 are left out. Return an index of one of
-    each set of equal rows, and the sums of their weights, float64.
+    for rows whose projections differ by rounding only, so that a fit with a row of weight 2 takes
+    the same steps as one with this row twice. Rows of weight 0 are left out. Return an index of one
+    of each set of equal rows, and the sums of their weights, float64.
     """
     weights = np.ones(arrays[0].shape[0]) if weights is None else weights
     arrays, rows = list(arrays), np.flatnonzero(weights)

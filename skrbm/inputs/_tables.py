@@ -24,10 +24,10 @@ class TableEncoder:
 
     Columns of equal units are adjacent. A missing value is NaN in all columns that encode it.
     ``kinds``, ``handle_unknown`` and ``covariance`` are those of TabularRBM. With
-    ``with_precision`` no kind is inferred whose units take no precision.
+    ``with_precision`` only kinds whose units accept a precision are inferred.
 
-    ``table`` are columns as of ``_kinds.py``, in the order of the table, ``frame`` is the library
-    of the DataFrames that it decodes to, None for arrays, and ``n_rows`` the number of rows of the
+    ``table`` has the columns (see ``_kinds.py``) in the order of the table, ``frame`` is the
+    library of decoded DataFrames, None for arrays, and ``n_rows`` the number of rows of the
     training data, or the sum of their weights.
     """
 
@@ -72,7 +72,7 @@ class TableEncoder:
         return self
 
     def _asked_kinds(self, names):
-        """Return the kinds of ``kinds`` by the numbers of the columns."""
+        """Return the kinds given in ``kinds`` by the positions of the columns."""
         if isinstance(self.kinds, str):
             return {}
         has_numbers = any(isinstance(name, Real) for name in names)
@@ -142,9 +142,9 @@ class TableEncoder:
     def decode(self, blocks, given=None, drawn=False):
         """Return a DataFrame or an array of blocks of rows of units, or of their means.
 
-        Real numbers of ``given``, columns of a table, are kept where they are not missing. Rows
-        that are ``drawn`` keep real columns within the range of training. An array has objects if
-        columns have other values than numbers; numbers are in the library of the rows.
+        Real numbers in ``given``, columns of a table, are kept where they are not missing. If rows
+        are ``drawn``, real columns are kept within the range of the training data. Arrays have
+        dtype object if some columns are not numbers; otherwise they have the library of the rows.
         """
         parts, columns = [], [self.table[j] for j in self.order]
         ends = np.cumsum([column.width for column in columns])[:-1]
@@ -173,8 +173,8 @@ class TableEncoder:
     def log_unseen(self, columns):
         """Return what is added to log-probabilities of rows for values that are not encoded.
 
-        Unknown categories are as probable as a single row of the training data and one more, unless
-        ``handle_unknown="ignore"`` says that they are missing.
+        Unknown categories have a probability of 1 / (n_rows + 1); with ``handle_unknown="ignore"``
+        they are treated as missing and add nothing.
         """
         total = np.zeros(len(columns[0]))
         for column, values in zip(self.table, columns, strict=True):

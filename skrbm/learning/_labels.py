@@ -16,7 +16,7 @@ class LabelColumns:
     independent (Larochelle and Bengio 2008).
 
     ``values`` are all values that they can have, of shape (n_values, n_columns). ``part`` is the
-    weight of log p(y | x) in what is learnt, from 0 to 1; the rest is that of log p(x, y).
+    weight of log p(y | x) in the objective, from 0 to 1; log p(x, y) has the remaining weight.
     """
 
     values: Any

@@ -1,4 +1,4 @@
-"""What is measured after each epoch of a density, when its training stops, and the last warning."""
+"""Measurements after each epoch of a density model, early stopping, and the final warning."""
 
 import math
 import warnings
@@ -57,18 +57,18 @@ class LikelihoodMonitor(Monitor):
     stopping : EarlyStopping or None
     batch_size : int
     seed : SeedSequence
-        Of the estimates of log Z.
+        Seed of the estimates of log Z.
     is_density : bool, default=True
-        Whether the density of rows is what is mainly learnt, so that it should be better than that
-        of independent units in the end.
+        Whether mainly the density of rows is learned, so that it should be better than that of
+        independent units in the end.
     has_rate : bool, default=False
-        Whether the learning rate is a number that the user has chosen.
+        Whether the user has chosen a numeric learning rate.
     settings : collection of str, default=()
         The parameters of the estimator, which warnings may name.
     every_epoch : bool, default=True
         Whether the likelihood is measured after each epoch; if not, once at the end of a fit.
     keep_runs : callable, optional
-        Called at the end of a fit with its density, if this has log Z by runs.
+        Called at the end of a fit with its density, if log Z was estimated by several runs.
     """
 
     def __init__(
@@ -248,9 +248,9 @@ class LikelihoodMonitor(Monitor):
         return self.agreed(machine, late) if late else {}
 
     def warning(self, machine, state):
-        """Return what is wrong with a machine at the end of a fit, and its log-likelihood.
+        """Return a message on what is wrong with a machine after a fit, and its log-likelihood.
 
-        Each is None if there is nothing to tell.
+        Either may be None.
         """
         if share_of_zeros(machine.weights) == 1:
             return "All weights are 0, so the units are independent; lower alpha.", None
@@ -281,7 +281,7 @@ class LikelihoodMonitor(Monitor):
         ), likelihood
 
     def _remedies(self, machine):
-        """Return what may help, with more epochs first."""
+        """Return possible remedies as text, starting with more epochs."""
         others = [text for name, text in self.phase().remedies.items() if name in self.settings]
         if self.has_rate:
             others = ["a lower learning_rate"]
@@ -336,7 +336,7 @@ class LikelihoodMonitor(Monitor):
         return self._values(function, index)
 
     def _mismatch(self, machine, state):
-        """Return how far moments of the model are from those of the data; None if by chance.
+        """Return how far moments of the model are from those of the data; None if insignificant.
 
         Means and variances along the main directions of the data are compared. The latter are
         sums of pair correlations.
@@ -372,10 +372,11 @@ class LikelihoodMonitor(Monitor):
 
 
 def moment_mismatch(rows, counts, samples, weights):
-    """Return the largest distance between moments of rows and of samples, None if it is chance.
+    """Return the largest distance between moments of rows and of samples; None if insignificant.
 
-    ``counts`` are how often each row counts, and ``weights`` importance weights of the samples,
-    which sum to 1. The distance is in standard deviations of rows along their main directions.
+    ``counts`` are the multiplicities of the rows, and ``weights`` the importance weights of the
+    samples, which sum to 1. The distance is in standard deviations of rows along their main
+    directions.
     """
     p = counts / counts.sum()
     centre = p @ rows

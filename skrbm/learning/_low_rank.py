@@ -1,4 +1,4 @@
-"""A start of learning in a few principal directions of the data."""
+"""Initial parameters from training in a few principal directions of the data."""
 
 from dataclasses import replace
 from math import isfinite
@@ -22,7 +22,7 @@ _ITERATIONS = 100
 
 
 def low_rank(machine, rows, seed, first_weights):
-    """Return a machine that has learnt in principal directions of data by 16 of its hidden units.
+    """Return a machine with 16 hidden units trained in principal directions of the data.
 
     Their weights are A U', where U are the first four principal directions, or fewer if only these
     stand out from the noise of independent columns. Then p(v) = p0(v) g(U' v) / Z, with independent

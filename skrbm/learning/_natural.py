@@ -1,9 +1,9 @@
 """The natural gradient in the space of samples.
 
 With N rows of samples of the model, weighted by p, their sufficient statistics T and the Fisher
-information F = Cov_p[T], the direction (F + λ)⁻¹ g lies in the span of g and of the centred
-statistics of the samples (Woodbury). So it is an ordinary gradient with other weights on the rows
-of the model, and an N x N system gives these weights.
+information F = Cov_p[T], the direction (F + λ)⁻¹ g lies in the span of g and of the centered
+statistics of the samples (Woodbury). It is therefore an ordinary gradient with different weights on
+the rows of the model, which solve an N x N system.
 """
 
 from itertools import chain, pairwise

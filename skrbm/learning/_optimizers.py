@@ -140,7 +140,7 @@ class Optimizer(HyperParameters):
         raise unwritten(self, "update")
 
     def report(self, weights):
-        """Return numbers for the history by the penalised parameters, a dict."""
+        """Return numbers about the penalized parameters for the history, a dict."""
         return {}
 
 

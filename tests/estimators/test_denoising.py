@@ -100,8 +100,8 @@ def test_input_of_every_kind(inference):
 @pytest.mark.parametrize(
     "given, argument",
     [
-        ({}, "give one of flip_probability"),
-        ({"flip_probability": 0.1, "noise_variance": 0.1}, "give one of flip_probability"),
+        ({}, "one of flip_probability"),
+        ({"flip_probability": 0.1, "noise_variance": 0.1}, "one of flip_probability"),
         ({"flip_probability": 0.6}, "flip_probability"),
         ({"flip_probability": np.nan}, "flip_probability"),
         ({"noise_variance": 0.1}, "noise_variance"),

@@ -1,4 +1,4 @@
-"""Infinite machines, whose number of hidden units is learnt."""
+"""RBMs whose number of hidden units is learned."""
 
 from ._estimator import FrankWolfeRBM
 

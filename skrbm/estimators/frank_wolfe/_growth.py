@@ -48,9 +48,9 @@ STOPS = {
 class Subproblem(NamedTuple):
     """The linear subproblem, Eq. (9) of Ping, Liu and Ihler (2016): which atom to insert.
 
-    The objective, to be minimised, is minus phi(w) = mean_data softplus(w'v) -
-    mean_model softplus(w'v) - alpha / 2 ||w||², the derivative of the penalised mean
-    log-likelihood by the multiplicity of the atom w.
+    The objective, to be minimized, is minus phi(w) = mean_data softplus(w'v) - mean_model
+    softplus(w'v) - alpha / 2 ||w||², the derivative of the penalized mean log-likelihood by the
+    multiplicity of the atom w.
     """
 
     data: object
