@@ -1,4 +1,4 @@
-"""Rows and columns of data, dense or sparse, and what is known of the columns."""
+"""Rows and columns of data, dense or sparse, and statistics of the columns."""
 
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -115,7 +115,7 @@ def has_missing(X: Array) -> bool:
 def column_ends(X: Array) -> tuple[Array, Array]:
     """Return the smallest and the largest value of each column, float64.
 
-    NaN does not count; of a column of nothing else they are infinite.
+    NaN is ignored; for a column of nothing else they are infinite.
     """
     if is_sparse(X):
         X = X.astype(np.float64)
@@ -301,9 +301,10 @@ def _wide(rows: Array) -> Array:
 
 
 class ColumnSummary:
-    """The columns of data that are read once, in blocks of rows that are added one after another.
+    """Statistics of the columns of data that are read once, in blocks of rows.
 
-    It has what :class:`Columns` has, but for means of functions. NaN is missing: it does not count.
+    It has the attributes of :class:`Columns`, except for means of functions. NaN is missing and
+    ignored.
     """
 
     def __init__(self) -> None:

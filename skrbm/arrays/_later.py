@@ -1,4 +1,4 @@
-"""What the processor asks of a device, all at once, so that it does not wait in between."""
+"""Deferred checks and reads of numbers on a device, to avoid synchronizing in between."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,13 +13,13 @@ _PUT_OFF: ContextVar[list | None] = ContextVar("put_off", default=None)
 def require(holds: Any, error: Callable[[], Exception]) -> None:
     """Raise an error unless something holds.
 
-    What an array of another library tells is asked at the end of :func:`put_off`, within it.
+    Inside :func:`put_off`, arrays of other libraries than NumPy are only evaluated at its end.
 
     Parameters
     ----------
     holds : bool or array of no dimensions, bool
     error : callable
-        Returns the exception. Until it is called, it keeps alive what it refers to.
+        Returns the exception. Objects to which it refers are kept alive until it is called.
     """
     if is_foreign(holds) and (waiting := _PUT_OFF.get()) is not None:
         waiting.append((holds, error))
@@ -40,7 +40,7 @@ def gathered() -> Iterator[list]:
 
 @contextmanager
 def put_off() -> Iterator[None]:
-    """Check all that :func:`require` is given in this context at its end; raise the first error."""
+    """Defer all checks by :func:`require` to the end of this context; raise the first error."""
     with gathered() as waiting:
         yield
     for holds, (_, error) in zip(numbers(holds for holds, _ in waiting), waiting, strict=True):
@@ -49,7 +49,7 @@ def put_off() -> Iterator[None]:
 
 
 def number(x: Any) -> Any:
-    """Return one number as a float; of another library as it is, to be read later."""
+    """Return a number as a float; numbers of other libraries are unchanged, to be read later."""
     return x if is_foreign(x) else float(x)
 
 

@@ -1,10 +1,10 @@
-"""Steps that a GPU replays: Python starts their operations once, and not in each step.
+"""Steps recorded as CUDA graphs, whose operations are launched together.
 
-Python takes some microseconds to start an operation, in which a GPU could do much. torch records
-the operations of a call as a CUDA graph, which is started as a whole. A replay computes what the
-call would: the same operations, and the next numbers of the same random stream.
+Python takes some microseconds to launch an operation, during which a GPU could do much work. torch
+records the operations of a call as a CUDA graph, which is launched as a whole. A replay computes
+the same as the call: the same operations, with the next numbers of the same random stream.
 
-The module needs torch, so that only who has found :func:`can_replay` true imports it.
+The module needs torch, so it is only imported if :func:`can_replay` is true.
 """
 
 import gc
@@ -28,23 +28,24 @@ _COUNT = object()  # form of a whole number that counts
 
 
 class Replayed:
-    """Calls of a function that takes a state to the next one, replayed where that is possible.
+    """Calls of a function from a state to the next one, which are replayed if possible.
 
-    A call is recorded when another like it was made before: with the same key, and a state of the
-    same form. If it cannot be recorded, as the one before waited for the device, no call is any
-    more, and ``works`` is False.
+    A call is recorded if a similar one was made before, with the same key and a state of the same
+    form. If it cannot be recorded, because the one before synchronized with the device, no further
+    calls are, and ``works`` is False.
 
     Parameters
     ----------
     function : callable
         ``function(state, x)`` takes an array and returns the next state and a dict of numbers. A
         state is a tuple of arrays, tuples and dataclasses; arrays may be written in place. Whole
-        numbers whose names begin with ``n_`` count: each call raises them by the same, and does
-        the same operations whatever they are. Of all else, other values ask for other recordings.
+        numbers whose names begin with ``n_`` are counters: each call increases them by the same
+        amount, and its operations do not depend on them. Different values of anything else require
+        different recordings.
     rng : Rng
-        What the function draws from; it has no other source of random numbers.
+        Stream from which the function draws, its only source of random numbers.
     before : Replayed, default=None
-        Calls that have come to their end, whose recordings leave their memory to those of these.
+        Earlier calls that have ended, whose recordings pass on their memory.
     """
 
     def __init__(self, function: Callable, rng: Any, before: "Replayed | None" = None) -> None:

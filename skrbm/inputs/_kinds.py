@@ -1,15 +1,19 @@
 """The kinds of columns of tables: their units, and the encoding of their values.
 
 A column has a ``name``, the ``dtype`` of the user's column, a ``kind``, the ``unit`` of its
-``width`` encoded columns, and five methods: ``encode(column)`` returns values of the unit, NaN
-where missing, and the labels that are unknown; ``decode(rows, drawn)`` returns values of rows of
-the unit, or of their means; ``log_unseen(column, n)`` returns what is added to log-probabilities
-for values that are not encoded as they are, after a fit to n rows; ``log_volume(rows)`` returns by
-how much log-densities of values exceed those of encoded rows; ``log_spread(column)`` returns
-what to add to log-densities to express them in units of the spread of the column. The last three
-may be 0 for all rows.
-``is_named`` tells labels from numbers, ``is_bounded`` numbers of a bounded unit, and
-``is_site`` columns that are encoded as one column for each value, by codes, -1 where missing.
+``width`` encoded columns, and five methods:
+
+- ``encode(column)`` returns values of the unit, NaN where missing, and the unknown labels;
+- ``decode(rows, drawn)`` returns the values for rows of the unit, or for their means;
+- ``log_unseen(column, n)`` returns what to add to log-probabilities for values that cannot be
+  encoded exactly, after a fit to n rows;
+- ``log_volume(rows)`` returns log-densities of values minus those of encoded rows;
+- ``log_spread(column)`` returns what to add to log-densities to express them in units of the
+  spread of the column.
+
+The last three may return 0 for all rows. ``is_named`` is True for labels, ``is_bounded`` for
+numbers with a bounded unit, and ``is_site`` for columns that are encoded as one column for each
+value, by codes that are -1 where missing.
 """
 
 import warnings
@@ -44,7 +48,7 @@ KINDS = (
 
 
 class _Column:
-    """Base of the kinds of columns, whose values are encoded as they are."""
+    """Base class of columns, whose values are encoded unchanged by default."""
 
     is_named = is_site = is_bounded = False
     width = 1
@@ -58,7 +62,7 @@ class _Column:
 
 @dataclass(frozen=True)
 class NamedColumn(_Column):
-    """Column of labels: "binary", a bit for two ``values`` or for one, or "categorical", a site."""
+    """Column of labels: "binary", a bit for one or two ``values``, or "categorical", a site."""
 
     kind: str
     name: Any
@@ -101,16 +105,16 @@ class NamedColumn(_Column):
 
 @dataclass(frozen=True)
 class NumberColumn(_Column):
-    """Column of numbers, those of the training data between ``lower`` and ``upper``.
+    """Column of numbers, which lie between ``lower`` and ``upper`` in the training data.
 
-    "rating" has a few whole numbers, and so has a :class:`DiscreteColumn`; "count" has whole
+    A "rating" has a few whole numbers, as has a :class:`DiscreteColumn`; "count" has whole
     numbers from 0 on, "positive" numbers from 0 on, and "bounded" numbers within the range of the
-    training data. A number that the unit does not have is encoded as the nearest one that it has,
-    and all numbers of a column that is constant in training as its one. Counts and positive numbers
-    beyond ``upper`` are encoded as those of a :class:`RealColumn`.
+    training data. A number that is not among the values of the unit is encoded as the nearest one
+    that is, and all numbers in a column that was constant in training as that constant. Counts and
+    positive numbers above ``upper`` are encoded like those of a :class:`RealColumn`.
 
-    ``deviation`` is the standard deviation of the training data. Of a column that is constant
-    there, which tells nothing of its scale, it is the size of its value, or 1 if that is 0.
+    ``deviation`` is the standard deviation of the training data. For a constant column, whose scale
+    is unknown, it is the absolute value of the constant, or 1 if that is 0.
     """
 
     kind: str
@@ -163,10 +167,10 @@ class NumberColumn(_Column):
         return held - self._origin, ()
 
     def log_unseen(self, column, n):
-        """Return what is added to log-probabilities.
+        """Return what to add to log-probabilities.
 
-        A number that the unit does not have is as probable as a single one among n others, and
-        falls with the distance as the density of a real column does.
+        A number that is not among the values of the unit has a probability of 1 / (n + 1), which
+        decreases with the distance like the density of a real column.
         """
         numbers = self._numbers(column)
         held = self._held(numbers)
@@ -189,7 +193,7 @@ class NumberColumn(_Column):
         return numbers
 
     def _held(self, numbers):
-        """Return the nearest numbers that the unit has."""
+        """Return the nearest numbers among the values of the unit."""
         ends = (0.0 if self._is_half_line else -np.inf, np.inf)
         if self.is_bounded or self.lower == self.upper:
             ends = self.lower, self.upper
@@ -239,9 +243,9 @@ class NumberColumn(_Column):
 
 @dataclass(frozen=True)
 class DiscreteColumn(NumberColumn):
-    """Column of a few whole numbers, ``values``, each with parameters of its own.
+    """Column of a few whole numbers, ``values``, each with its own parameters.
 
-    The mean of a row is decoded as the nearest of these.
+    Means are decoded as the nearest of these values.
     """
 
     values: tuple = ()
@@ -275,18 +279,18 @@ class RealColumn(NumberColumn):
 
     A value x is encoded as y(x), which increases with x without bounds, so that densities of x and
     y differ by the factor dy/dx. Within the range of the training data y is (x - centre) / scale,
-    which does not depend on the column's unit of measure, or in skewed columns with a long tail a
-    power of this (Yeo and Johnson 2000): the logarithm of 1 + x for power 0, and x for 1. Powers
-    from 0 to 2 have all real numbers as values. The centre is the median and the scale the
-    interquartile range, or both are the least value if it is positive and this is nearer to a
-    normal distribution, as it is for log-normal values. Beyond the range nothing is known of the
-    scale: y grows as the logarithm of the distance, without a jump of the slope. A value that is
-    far off then costs the square of a logarithm, tens of nats, rather than the square of its
-    distance.
+    which is independent of the unit of measure, or, in skewed columns, a power transform of this
+    (Yeo and Johnson 2000): the logarithm of 1 + x for power 0, and x for power 1. The transforms
+    with powers from 0 to 2 take all real values. The centre is the median and the scale the
+    interquartile range; or both are the smallest value if it is positive and this brings the values
+    closer to a normal distribution, as for log-normal values. Beyond the range, where the scale is
+    unknown, y grows as the logarithm of the distance, with a continuous slope. A distant value then
+    costs the square of a logarithm, tens of nats, rather than the square of its distance.
 
-    Where many rows have the least or the greatest value, as clipped numbers do, it stands for all
-    that a normal distribution has beyond: y leaps there by one of ``leaps``, to the mean of
-    these, and draws beyond the end become the value. Elsewhere draws are reflected at the ends.
+    If many rows have the smallest or the largest value, as when numbers were clipped, this value
+    stands for all values beyond it under a normal distribution: y jumps there by one of ``leaps``,
+    to the mean of these values, and draws beyond the end become the end. Otherwise draws are
+    reflected at the ends.
 
     ``deviation`` is that of y.
 
@@ -321,7 +325,7 @@ class RealColumn(NumberColumn):
         return replace(column, deviation=deviation)._with_leaps(seen)
 
     def _with_power(self, seen):
-        """Return it with the power that brings observations nearest to a normal distribution."""
+        """Return the column with the power that makes observations most nearly normal."""
         fit = minimize_scalar(
             lambda power: -replace(self, power=power)._fitness(seen),
             bounds=(0, 2),
@@ -331,7 +335,7 @@ class RealColumn(NumberColumn):
         return replace(self, power=round(float(fit.x), 2))
 
     def _with_leaps(self, seen):
-        """Return it with the leaps of a normal y of the observed median and shares of the ends."""
+        """Return the column with the leaps of a normal y with the observed median and end shares."""
         median, *ends = self._bent(np.array([*seen.quantiles([0.5]), self.lower, self.upper]))
         leaps = []
         for end, share in zip(ends, seen.shares_of_ends, strict=True):
@@ -341,7 +345,7 @@ class RealColumn(NumberColumn):
         return replace(self, leaps=tuple(leaps))
 
     def gain(self, seen):
-        """Return nats a row by which it is better than without the power."""
+        """Return the gain in nats per row from the power."""
         return self._fitness(seen) - replace(self, power=1.0)._fitness(seen)
 
     def _fitness(self, seen):
@@ -366,10 +370,10 @@ class RealColumn(NumberColumn):
         return y - low * (x <= self.lower) + high * (x >= self.upper)
 
     def outward(self, y, drawn=False):
-        """Return numbers within the range of training, of draws of y or of other values.
+        """Return the numbers, within the range of the training data, of draws or other values of y.
 
-        Draws beyond the ends are reflected there, so that they pile up at none but those that have
-        many rows of the training data.
+        Draws beyond the ends are reflected there, so that they accumulate only at ends with many
+        rows of the training data.
         """
         lower, upper = self._bent_ends
         if drawn:
@@ -396,7 +400,7 @@ class RealColumn(NumberColumn):
 
     @cached_property
     def _ends(self):
-        """The range of numbers x, with the halves of the ends of whole numbers."""
+        """The range of numbers x, extended by 1/2 at both ends for whole numbers."""
         half = 0.5 if "int" in self.dtype.lower() and self.lower < self.upper else 0.0
         return self.lower - half, self.upper + half
 
@@ -426,8 +430,7 @@ class RealColumn(NumberColumn):
 class SpikedColumn(NumberColumn):
     """Column in which many rows have one value, such as 0; the ``others`` are a skewed column.
 
-    Its density is one with respect to the sum of a unit mass at the spike and the lengths of
-    intervals.
+    Its density is with respect to the sum of a unit mass at the spike and Lebesgue measure.
     """
 
     spike: float

@@ -1,4 +1,4 @@
-"""What the values of columns of tables tell about the kinds of the columns."""
+"""Inference of the kinds of columns of tables from their values."""
 
 import warnings
 from dataclasses import dataclass
@@ -30,9 +30,9 @@ _FEWEST_PER_VALUE = 20  # of those where these describe other rows better than a
 
 
 class Observations:
-    """The different values of a column of numbers in order, and how many rows have each or none.
+    """The sorted distinct values of a column of numbers, and the numbers of rows with each.
 
-    Of many values there are quantiles.
+    If there are many values, quantiles are kept instead.
     """
 
     def __init__(self, values, counts, n_missing=0.0):
@@ -67,7 +67,7 @@ class Observations:
 
     @property
     def spike(self):
-        """The value that so many more rows have than any other that it is no chance, or None."""
+        """The value that significantly more rows have than any other, or None."""
         if len(self.values) <= _LEAST_OTHERS:
             return None
         second, first = np.argsort(self.counts)[-2:]
@@ -77,9 +77,9 @@ class Observations:
 
     @property
     def shares_of_ends(self):
-        """The parts of the rows with the least and the greatest value, 0 if not so many as to tell.
+        """Fractions of rows with the smallest and the largest value; 0 if not exceptional.
 
-        Half of the rows or more do not count, nor ends of few values.
+        They are also 0 if half of the rows or more are affected, or if there are few values.
         """
         if len(self.values) <= _LEAST_OTHERS:
             return 0.0, 0.0
@@ -92,10 +92,11 @@ class Observations:
 
     @property
     def gain_of_values(self):
-        """Nats a row by which shares of whole numbers are better than a beta-binomial distribution.
+        """Gain of frequencies of whole numbers over a beta-binomial distribution, in nats per row.
 
-        Those of each row are from the other rows, with half a row added for each value. The other
-        distribution, a mixture of the binomial ones of a "rating", has their mean and variance.
+        The frequencies for each row are those of the other rows, with half a row added for each
+        value. The beta-binomial distribution, a mixture of the binomial ones of a "rating", has the
+        same mean and variance.
         """
         x, n = self.values - self.values[0], self.counts.sum()
         top, shares = x[-1], self.counts / n
@@ -110,14 +111,14 @@ class Observations:
         return float(shares @ (own - smooth))
 
     def quantiles(self, levels):
-        """Return the least values that at least these parts of the rows do not exceed."""
+        """Return the smallest values that at least these fractions of the rows do not exceed."""
         shares = np.cumsum(self.counts) / self.counts.sum()
         return self.values[np.searchsorted(shares, levels)]
 
 
 @dataclass
 class ObservedColumn:
-    """What the observed values of a column tell about its kind.
+    """Summary of the observed values of a column, from which its kind is inferred.
 
     ``name``, ``dtype`` and ``ordered`` are those of :class:`~skrbm.inputs._kinds.NamedColumn`, and
     ``asked`` is the kind that the user asks for.
@@ -199,10 +200,10 @@ class ObservedColumn:
     def _kind(self):
         """Return the kind of the values; see the parameter ``kinds`` of TabularRBM.
 
-        Whole numbers of a small range are "discrete", with parameters for each value, where there
-        are rows to learn these from, fewer if the shares of the values are not smooth; else
-        "rating", which has one weight for each hidden unit (compared by
-        ``examples/benchmarks/tables.py --kinds``). Sites of many missing values learn slowly.
+        Whole numbers with a small range are "discrete", with parameters for each value, if there
+        are enough rows to learn them; fewer rows are needed if the frequencies are not smooth.
+        Otherwise they are a "rating", which has one weight for each hidden unit (compared by
+        ``examples/benchmarks/tables.py --kinds``). Sites with many missing values learn slowly.
         """
         if self.code == "b" or (self.values is not None and len(self.values) == 2):
             return "binary"
@@ -227,7 +228,7 @@ class ObservedColumn:
 
 
 def warn_of_identifiers(observed):
-    """Warn of observed columns that tell rows apart and nothing else."""
+    """Warn of columns that look like identifiers of rows."""
     names = [column.name for column in observed if column.is_identifier]
     if not names:
         return
@@ -240,12 +241,13 @@ def warn_of_identifiers(observed):
 
 
 def _are_identifiers(numbers, are_integers):
-    """Whether numbers are whole and all different, and more than measurements would be.
+    """Whether numbers look like identifiers: whole, all different, and unlike measurements.
 
-    They are in order; or too many for so small a range, in which some of them would be equal by
-    chance; or so large that floats do not tell them apart; or evenly spread over a wide range, as
-    random identifiers are, where measurements crowd about some values. Floats are whole by chance
-    where they have no digits for fractions.
+    They are unlike measurements if they are sorted; if there are so many in their range that some
+    would be equal by chance; if they are so large that floats cannot distinguish them; or if they
+    are evenly spread over a wide range, as random identifiers are, where measurements would
+    concentrate around some values. Floats so large that they have no digits for fractions are not
+    considered whole.
     """
     if not are_integers and (np.abs(numbers).max() > 2**53 or (numbers % 1 != 0).any()):
         return False

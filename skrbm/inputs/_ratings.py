@@ -1,4 +1,4 @@
-"""Ratings, of which most are missing: sparse rows of those that are seen, and their effects."""
+"""Ratings, most of which are missing: sparse rows of known entries, and their effects."""
 
 from typing import NamedTuple
 
@@ -33,7 +33,7 @@ def rows_of_entries(X):
 
 
 class Effects(NamedTuple):
-    """What is expected of an entry by its row and its column alone."""
+    """Expected values of entries given only their row and their column."""
 
     mean: float  # of all entries
     columns: np.ndarray  # what those of each column are above it, shrunk to 0 where there are few
@@ -63,7 +63,7 @@ class Effects(NamedTuple):
         return found._replace(scale=scale if scale > 1e-6 * (1 + abs(mean)) else 1.0)
 
     def of_rows(self, X):
-        """Return what the entries of each row are above those of the columns, shrunk to 0."""
+        """Return the effects of rows: mean entries minus the column effects, shrunk towards 0."""
         rows, n = rows_of_entries(X), X.shape[0]
         sums = np.bincount(rows, X.data - self.mean - self.columns[X.indices], n)
         return sums / (np.diff(X.indptr) + _PRIOR_OF_ROWS)
@@ -76,12 +76,12 @@ class Effects(NamedTuple):
         return sums / (np.diff(X.indptr)[rows] - 1 + _PRIOR_OF_ROWS)
 
     def expected(self, X):
-        """Return what is expected of the stored entries."""
+        """Return the expected values of the stored entries."""
         own = self.of_rows(X)[rows_of_entries(X)]
         return self.mean + self.columns[X.indices] + own
 
     def deviations(self, X):
-        """Return the entries less what is expected of them, in standard deviations."""
+        """Return the entries minus their expected values, in standard deviations."""
         found = (X.data - self.expected(X)) / self.scale
         return sp.csr_array((found.astype(X.dtype), X.indices, X.indptr), shape=X.shape)
 

@@ -97,8 +97,8 @@ class ConditionalRBM(
         How ``predict`` decides. "marginals" decides each output by its marginal probability, which
         minimizes the expected number of wrong outputs. "joint" maximizes the joint probability of
         all outputs, with the hidden units summed out: exactly for at most 14 outputs, by trying all
-        their values, and otherwise approximately, by mixed-product belief propagation. None depends
-        on the objective (:meth:`predict`).
+        their values, and otherwise approximately, by mixed-product belief propagation. None is the
+        decision for which the objective trains (:meth:`predict`).
     {optimizer}
         Given by name, the optimizer has ``alpha=0.0`` and ``schedule="linear"``. The penalty
         applies to W, A and B. Gradients are not centered.
