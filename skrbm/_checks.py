@@ -1,4 +1,4 @@
-"""Checks of numbers, and of values that are one of several; the error of a method left out."""
+"""Checks of numbers and of values from a list; the error of a method not implemented."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -62,6 +62,6 @@ def look_up(name: str, value: object, table: Mapping[Any, Any], also: str = "") 
 
 
 def hint(value: object, names: Iterable[Any]) -> str:
-    """Return the end of an error that asks for the name nearest to ``value``, empty if none is."""
+    """Return a suggestion of a similar name for an error message, empty if there is none."""
     near = get_close_matches(value, map(str, names), 1) if isinstance(value, str) else []
     return f"; did you mean {near[0]!r}?" if near else ""

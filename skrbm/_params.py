@@ -1,4 +1,4 @@
-"""Hyper-parameters of the objects that an estimator is given, for grid searches."""
+"""Hyperparameters of objects that are passed to estimators, for grid searches."""
 
 from dataclasses import fields, replace
 
@@ -15,15 +15,16 @@ def plain(given):
 
 
 class HyperParameters:
-    """Base of frozen dataclasses whose fields scikit-learn can read and set.
+    """Base class of frozen dataclasses whose fields scikit-learn can read and set.
 
-    With it ``GridSearchCV`` reaches ``inference__damping``: the search clones the estimator and
-    this object with it, and sets the value in the clone. Objects with equal fields are equal and
-    have the same hash, so do not set a field of an object that is a key of a dict.
+    It allows ``GridSearchCV`` to search over parameters such as ``inference__damping``: the search
+    clones the estimator together with this object, and sets the value in the clone. Objects with
+    equal fields are equal and have the same hash, so do not set a field of an object that is used
+    as the key of a dict.
     """
 
     def get_params(self, deep=True):
-        """Return the hyper-parameters by name.
+        """Return the hyperparameters by name.
 
         Parameters
         ----------
@@ -37,7 +38,7 @@ class HyperParameters:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def set_params(self, **params):
-        """Set hyper-parameters in place.
+        """Set hyperparameters in place.
 
         Parameters
         ----------
@@ -51,7 +52,7 @@ class HyperParameters:
         Raises
         ------
         ValueError
-            If a name is unknown or a value is not valid. Nothing is changed then.
+            If a name is unknown or a value is invalid. Nothing is changed then.
         """
         known = sorted(self.get_params())
         for name in params:

@@ -1,4 +1,4 @@
-"""How learning rates and step sizes fall."""
+"""Schedules of learning rates and step sizes."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What skrbm takes of scikit-learn that is private or new; no other file imports such names."""
+"""Private or recent parts of scikit-learn used by skrbm; no other file imports such names."""
 
 from sklearn.base import _fit_context
 from sklearn.utils import _safe_indexing
@@ -60,7 +60,7 @@ except ImportError:
             return self._call("on_fit_task_end", **data)
 
         def _call(self, hook, *, estimator, reconstruction_attributes=None, **data):
-            """Call a hook of each callback with what it takes; whether one of them says stop."""
+            """Call a hook of each callback with the arguments it accepts; whether one says stop."""
             hooks, stop = [getattr(callback, hook) for callback in self._callbacks], False
             for hook in hooks:
                 names = inspect.signature(hook).parameters

@@ -1,4 +1,4 @@
-"""Ranks that talk through MPI."""
+"""Communication through MPI."""
 
 import time
 

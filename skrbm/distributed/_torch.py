@@ -1,4 +1,4 @@
-"""Ranks that talk through ``torch.distributed``: gloo between CPUs, nccl between GPUs."""
+"""Communication through ``torch.distributed``: gloo between CPUs, nccl between GPUs."""
 
 import itertools
 import os

@@ -27,7 +27,7 @@ SAMPLERS = {
     "tempering": Tempering(),
 }
 METHODS = FIXED_POINTS | SAMPLERS
-"""All methods by name, with their default hyper-parameters."""
+"""All methods by name, with their default hyperparameters."""
 
 _NAMED = METHODS | {  # short names included
     "mean_field": METHODS["naive_mean_field"],
@@ -46,7 +46,7 @@ def resolve(method, *kinds, argument="inference", own=None, **params):
 
     An object is returned as it is, but with Python's numbers. ``argument`` is the name of the
     caller's argument, for the error, and ``own`` has further names, of which None stays None.
-    ``params`` are hyper-parameters of a method that is given by name; others are ignored.
+    ``params`` are hyperparameters of a method that is given by name; others are ignored.
     """
     if isinstance(method, kinds):
         return plain(method)

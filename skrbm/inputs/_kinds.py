@@ -335,7 +335,7 @@ class RealColumn(NumberColumn):
         return replace(self, power=round(float(fit.x), 2))
 
     def _with_leaps(self, seen):
-        """Return the column with the leaps of a normal y with the observed median and end shares."""
+        """Return the column with leaps, for a normal y with the observed median and end shares."""
         median, *ends = self._bent(np.array([*seen.quantiles([0.5]), self.lower, self.upper]))
         leaps = []
         for end, share in zip(ends, seen.shares_of_ends, strict=True):

@@ -13,13 +13,13 @@ _DECAY = 4  # weights grow as the power _DECAY - 1 of the number of the step
 
 @dataclass(frozen=True)
 class Average:
-    """A mean of machines over the steps, in which late ones weigh more; it is written in place.
+    """A mean of machines over the steps, with larger weights for late ones; updated in place.
 
-    Of n steps the k-th has a weight of about 4 k³ / n⁴, so that the last quarter has two thirds of
-    all. The noise of single steps goes, and no length has to be chosen (polynomial-decay averaging;
-    Shamir and Zhang 2013). ``last`` is the machine from which learning continues, None during
-    training. With ``keeps_zeros`` weights that are 0 there are published as 0: a mean is 0 only
-    where the weight has been 0 in all steps.
+    The k-th of n steps has a weight of about 4 k³ / n⁴, so that the last quarter has two thirds of
+    the total. This averages out the noise of single steps, and no window has to be chosen
+    (polynomial-decay averaging; Shamir and Zhang 2013). ``last`` is the machine from which training
+    continues, None during training. With ``keeps_zeros`` weights that are 0 in it are published as
+    0, since a mean is 0 only if the weight was 0 in all steps.
     """
 
     means: Machine

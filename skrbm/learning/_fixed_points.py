@@ -1,6 +1,6 @@
 """Model phases by fixed points: the gradient averages over K solutions.
 
-Which solutions are found depends on where they are looked for. The paper starts at data only.
+Which solutions are found depends on the starts; the paper starts at data only.
 """
 
 from dataclasses import dataclass, replace
@@ -29,8 +29,8 @@ from ._tempered import TemperedPhase
 class Started(NamedTuple):
     """State in learning.
 
-    ``carry`` is the state of the starts, ``solution`` the last solution, and ``known`` has whether
-    each row of the data phase has converged, of a deep machine.
+    ``carry`` is the state of the starts, ``solution`` the last solution, and ``known``, for a deep
+    machine, whether each row of the data phase has converged.
     """
 
     carry: Any
@@ -39,7 +39,7 @@ class Started(NamedTuple):
 
 
 class DataStarts(ModelPhase):
-    """Start at the last K rows of data (Alg. 2 of Tramel et al. 2018), which are the state."""
+    """Start at the last K rows of data (Alg. 2 of Tramel et al. 2018), which form the state."""
 
     def init(self, machine, rng, n, X):
         # Rows are repeated if there are fewer than K; they are replaced batch by batch.
@@ -84,8 +84,8 @@ class FixedPointPhase(ModelPhase):
     ----------
     fixed_point : FixedPoint
     start : {"data", "persistent", "random", "chains", "tempered"}, default="data"
-        Where solutions are looked for: at the last rows of data, at the last solutions, at draws
-        from independent units, at the states of persistent Gibbs chains, or at those of chains that
+        Where iterations start: at the rows of the last batch, at the last solutions, at draws from
+        independent units, at the states of persistent Gibbs chains, or at those of chains that
         exchange with samples of earlier machines.
     """
 
@@ -132,10 +132,10 @@ class FixedPointPhase(ModelPhase):
         return state, data, self.moments(machine, state)
 
     def incomplete_phases(self, machine, state, X, observed, rng):
-        """Return the phases of a batch, of which rows with missing entries are solved as well.
+        """Return the phases of a batch, solving the equations also for rows with missing entries.
 
         Their moments are those of the machine with the observed units held at their values, and
-        the starts have the expected values of what is missing.
+        missing entries start at their expected values.
         """
         full, holes = rows_with_holes(observed)
         rows = take_rows(X, holes)
@@ -184,9 +184,9 @@ class FixedPointPhase(ModelPhase):
 
 @dataclass(frozen=True)
 class DeepPhase(FixedPointPhase):
-    """Learning of a deep machine, where the data phase too is a fixed point.
+    """Moments of a deep machine, for which the data phase is also a fixed point.
 
-    The equations of the model phase serve for the hidden layers given the data as well (Alg. 4 of
+    The hidden layers given the data are found by the same equations as the model phase (Alg. 4 of
     Tramel et al. 2018).
 
     Parameters

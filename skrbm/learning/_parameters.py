@@ -80,10 +80,11 @@ class MachineGradient(Gradient):
 class CenteredGradient(Gradient):
     """A gradient by natural parameters in coordinates in which the layers have means of about zero.
 
-    With offsets m_l the gradient of W_l is that of the couplings between x_l - m_l and
-    x_{l+1} - m_{l+1} (Melchior, Fischer and Wiskott 2016). It ascends the likelihood as the plain
-    gradient does, but does not depend on which state of a binary unit is called 1. After a step,
-    :meth:`follow` has to move the fields with the weights, so that mean fields are as they were.
+    With offsets m_l the gradient of W_l is that of the couplings between x_l - m_l and x_{l+1} -
+    m_{l+1} (Melchior, Fischer and Wiskott 2016). It is an ascent direction of the likelihood, like
+    the plain gradient, but does not depend on which state of a binary unit is called 1. After a
+    step, :meth:`follow` has to move the fields with the weights, so that mean fields are as they
+    were.
     """
 
     def __init__(self, gradient, machine, offsets):
@@ -127,8 +128,8 @@ def _places_of_fields(machine):
 class NaturalParameters:
     """Learning by the machine's own parameters: weights, and natural parameters of the units.
 
-    ``is_natural`` is whether these are linear in the machine's own parameters, so that gradients
-    can be centred and parameters averaged.
+    ``is_natural`` says whether these are linear in the parameters of the machine, so that gradients
+    can be centered and parameters averaged.
     """
 
     is_natural = True
@@ -263,7 +264,7 @@ class CenteredCounts(ArrayGradient):
 class ZeroSumParameters(NaturalParameters):
     """Natural parameters, of which those of a site of categories are made to sum to zero.
 
-    Centred gradients keep the sums as they are, so that steps need not.
+    Centered gradients preserve the sums, so steps do not need to.
     """
 
     def first(self, machine):
@@ -282,11 +283,11 @@ class StandardParameters(NaturalParameters):
     With visible values v = m + A z the same distribution has the weights W A, the precision matrix
     A' P A and the fields A' (b - P m) of the visible units, and the biases c + W m. A is diagonal,
     except in columns that have a precision matrix, where A A' is their covariance. Parameters of
-    abs(v) and v abs(v) become those of abs(v / s) and of (v / s) abs(v / s). Steps by these do not
-    depend on the columns' units of measure, nor on the correlations of columns with a precision
-    matrix. Columns that are not standardised, such as bits beside real values, have m = 0 and
-    s = 1. The supports of the units stay as they are, and what ``project`` keeps away from are the
-    standardised parameters.
+    abs(v) and v abs(v) become those of abs(v / s) and of (v / s) abs(v / s). Steps of these
+    parameters do not depend on the units of measure of the columns, nor on the correlations of
+    columns with a precision matrix. Columns that are not standardized, such as bits next to real
+    values, have m = 0 and s = 1. The supports of the units are unchanged, and ``project`` applies
+    to the standardized parameters.
 
     Parameters
     ----------

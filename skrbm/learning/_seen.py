@@ -1,4 +1,4 @@
-"""The model phase of rows with few entries: machines that have the units of these alone."""
+"""The model phase of rows with few entries, whose machines only have units for these."""
 
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -40,12 +40,13 @@ def fields_of_entries(machine, hidden, X):
 
 @dataclass(frozen=True)
 class SeenPhase(ModelPhase):
-    """Contrastive divergence where the units of the entries of a row are all that it has.
+    """Contrastive divergence in which a row only has units for its entries.
 
-    Each row has a machine of its own, with shared parameters, as in Salakhutdinov, Mnih and Hinton
+    Each row has its own machine, with shared parameters, as in Salakhutdinov, Mnih and Hinton
     (2007). Its visible units are Gaussian, with one precision, and its chain starts at the row and
-    makes one sweep. No unit without an entry is touched, so that a batch costs as much as it has
-    entries. The length of steps depends on ``n_seen``, the mean number of entries of a row.
+    makes one sweep. Units without an entry are left out, so the cost of a batch is proportional to
+    the number of its entries. The length of steps depends on ``n_seen``, the mean number of entries
+    of a row.
     """
 
     n_seen: float

@@ -1,4 +1,4 @@
-"""What ranks that learn one machine together sum, and how much the part of each counts."""
+"""Sums over ranks that train a machine together, and the weights of their parts."""
 
 import zlib
 

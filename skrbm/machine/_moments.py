@@ -1,4 +1,4 @@
-"""The expected statistics of a machine, which learning matches to those of data."""
+"""The expected statistics of a machine, which training matches to those of the data."""
 
 from dataclasses import dataclass
 from operator import add
@@ -15,18 +15,18 @@ class Block(NamedTuple):
     Attributes
     ----------
     means : tuple of array of shape (n_rows, n_units[l])
-        Mean of each layer; that of visible units may be sparse.
+        Means of each layer; those of the visible units may be sparse.
     variances : tuple of array of shape (n_rows, n_units[l]) or None
-        Variance of each layer, None where no statistic needs it.
+        Variances of each layer; None where no statistic needs them.
     weight : float or array of shape (n_rows,)
         One weight for all rows, or one for each row, in the dtype of the means. Weights that sum
         to 1 make the moments a mean over the rows.
     pair : tuple of array or None, default=None
-        Row statistics d_l that add W * (d_{l+1}' d_l) to the expectation of x_{l+1} x_l'; None for
-        a layer whose values are known.
+        Row statistics d_l, which add W * (d_{l+1}' d_l) to the expectation of x_{l+1} x_l'; None
+        for layers whose values are known.
     further : tuple, default=None
-        Of each layer the expected statistics that mean and variance do not determine, a tuple of
-        arrays; None where there are none or the values are known.
+        For each layer the expected statistics that mean and variance do not determine, a tuple of
+        arrays; None if there are none or the values are known.
     """
 
     means: tuple[Array, ...]
@@ -40,14 +40,14 @@ class Block(NamedTuple):
 class Moments:
     """Expected sufficient statistics.
 
-    Row blocks become matrices only when the moments are applied. :meth:`reduced` does it before,
-    so that moments of parts of a batch, or of processes, can be added. The sum of two blocks with
-    the same ``means`` object is one block, with the sum of their weights.
+    Row blocks become matrices only when the moments are applied. :meth:`reduced` does this earlier,
+    so that the moments of parts of a batch, or of several processes, can be added. The sum of two
+    blocks with the same ``means`` object is one block, with the sum of their weights.
 
     Parameters
     ----------
     blocks : tuple of Block
-        Rows whose statistics and products count.
+        Rows with their statistics and products.
     matrices : tuple of (int, array of shape (n_units[l + 1], n_units[l])), default=()
         Pairs (l, matrix): terms of E[x_{l+1} x_l'] beyond products of rows.
     sums : tuple of (int, Theta), default=()
