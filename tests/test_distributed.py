@@ -182,7 +182,7 @@ def test_a_fit_of_workers_goes_on_from_checkpoints(client, tmp_path):
     assert len(list((tmp_path / "rank-1").iterdir())) > 3
     with pytest.raises(ValueError, match="had other rows"):
         fit(clone(rbm), blocks_of(X[::-1] + 1e-3), resume=tmp_path, client=client)
-    with pytest.raises(ValueError, match="are of RBM, and this is TAPRBM"):
+    with pytest.raises(ValueError, match="are of RBM, but estimator is TAPRBM"):
         fit(TAPRBM(3), blocks_of(X), resume=tmp_path, client=client)
 
 

@@ -30,7 +30,7 @@ from skrbm.arrays import to_numpy
 
 pytestmark = [
     pytest.mark.arrays,
-    pytest.mark.filterwarnings("ignore:the machine has no hidden unit"),
+    pytest.mark.filterwarnings("ignore:the model has no hidden unit"),
 ]
 WITH_MISSING = [E for E in PATHS if E().__sklearn_tags__().input_tags.allow_nan]
 every = pytest.mark.parametrize("Estimator", PATHS)

@@ -28,7 +28,7 @@ from sklearn.exceptions import NotFittedError
 from skrbm import RBM, FrankWolfeRBM, ReplicatedSoftmaxRBM
 
 every = pytest.mark.parametrize("Estimator", PATHS)
-pytestmark = pytest.mark.filterwarnings("ignore:the machine has no hidden unit")
+pytestmark = pytest.mark.filterwarnings("ignore:the model has no hidden unit")
 WHOLE_NUMBERS = ("predict", "sample", "impute")  # of a classifier
 
 

@@ -35,7 +35,7 @@ every = pytest.mark.parametrize("Estimator", ALL)
 in_epochs = pytest.mark.parametrize("Estimator", with_parameters("n_iter", among=ALL))
 warm = pytest.mark.parametrize("Estimator", with_parameters("warm_start", "n_iter", among=ALL))
 streams = pytest.mark.parametrize("Estimator", with_methods("partial_fit", among=ALL))
-pytestmark = pytest.mark.filterwarnings("ignore:the machine has no hidden unit")
+pytestmark = pytest.mark.filterwarnings("ignore:the model has no hidden unit")
 ROUNDING = {"rtol": 1e-6, "atol": 1e-7}  # real units may be learnt in other coordinates
 
 

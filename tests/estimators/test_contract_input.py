@@ -28,7 +28,7 @@ from skrbm.exceptions import DataRangeWarning
 from skrbm.inference import Gibbs
 
 every = pytest.mark.parametrize("Estimator", PATHS)
-pytestmark = pytest.mark.filterwarnings("ignore:the machine has no hidden unit")
+pytestmark = pytest.mark.filterwarnings("ignore:the model has no hidden unit")
 
 WITH_NAN, WITH_INFINITY = binary_data(), binary_data()
 WITH_NAN[3, 2], WITH_INFINITY[3, 2] = np.nan, np.inf

@@ -19,7 +19,7 @@ from _estimators import (
 from numpy.testing import assert_array_equal
 from sklearn.base import is_classifier
 
-pytestmark = pytest.mark.filterwarnings("ignore:the machine has no hidden unit")
+pytestmark = pytest.mark.filterwarnings("ignore:the model has no hidden unit")
 every = pytest.mark.parametrize("Estimator", PATHS)
 N = 60
 WEIGHTS = np.random.default_rng(5).integers(0, 4, N)

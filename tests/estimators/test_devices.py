@@ -29,7 +29,7 @@ from _second_device import NAME, second_device  # noqa: E402
 
 pytestmark = [
     pytest.mark.arrays,
-    pytest.mark.filterwarnings("ignore:the machine has no hidden unit"),
+    pytest.mark.filterwarnings("ignore:the model has no hidden unit"),
     pytest.mark.filterwarnings("ignore:.*learning has diverged"),
 ]
 BATCH = 10

@@ -286,7 +286,7 @@ def test_constant_data(value):
     assert fw.predict(X).tolist() == X.tolist()
     means = fw.inverse_transform(fw.transform(X))
     assert_allclose(means, np.tile(expit(fw.intercept_visible_), (3, 1)))
-    with pytest.raises(ValueError, match="H has 1 columns, but the machine has 0"):
+    with pytest.raises(ValueError, match="H has 1 columns, but"):
         fw.inverse_transform(np.zeros((3, 1)))
-    with pytest.raises(ValueError, match="FrankWolfeRBM has no hidden unit to start from"):
+    with pytest.raises(ValueError, match="FrankWolfeRBM has no hidden units"):
         RBM(2, init=fw).fit(X)

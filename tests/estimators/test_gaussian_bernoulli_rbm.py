@@ -272,7 +272,7 @@ def test_a_machine_of_another_estimator_keeps_its_law():
     "variances, message",
     [
         (np.array([1.0, 0.0]), "variances must be positive"),
-        (np.ones(3), r"variances has shape \(3,\)"),
+        (np.ones(3), r"variances must have shape"),
         (np.array([1.0, 1e-320]), "variances are too small"),
     ],
 )

@@ -28,7 +28,7 @@ from skrbm.exceptions import DivergenceError
 from skrbm.inference import Gibbs
 from skrbm.units import Gaussian, Poisson
 
-pytestmark = pytest.mark.filterwarnings("ignore:the machine has no hidden unit")
+pytestmark = pytest.mark.filterwarnings("ignore:the model has no hidden unit")
 
 
 # ------------------------------------------------------------------- range of numbers

@@ -166,7 +166,7 @@ def test_input_is_checked(call, message):
 def test_models_are_densities(function):
     crbm = ConditionalRBM.from_parameters(np.ones((3, 2)), np.ones((2, 4)))
     for model in (crbm, object()):
-        with pytest.raises(TypeError, match="fitted estimator of a density"):
+        with pytest.raises(TypeError, match="fitted density estimator"):
             function(model)
 
 

@@ -99,7 +99,7 @@ def test_a_new_rung_where_exchanges_are_rare():
 
 
 @pytest.mark.law
-@pytest.mark.filterwarnings("ignore:Learning has not converged")
+@pytest.mark.filterwarnings("ignore:Training has not converged")
 def test_clusters_are_learned_with_their_shares():
     """Six clusters of unequal shares, whose persistent chains do not mix: others are tried.
 
