@@ -23,8 +23,7 @@ class EarlyStopping(HyperParameters):
     tol : float or None, default=None
         Smallest improvement that counts, of the log-likelihood in nats per row or, for
         :class:`skrbm.ConditionalRBM`, of the error. None is 0.01 nats, or 0 for errors. If log Z is
-        estimated, a score that is lower than the best by at most a standard error counts as equal
-        to it.
+        estimated, its standard error is subtracted from this threshold.
     """
 
     patience: int | None = None

@@ -70,8 +70,8 @@ class FrankWolfeRBM(DensityModel):
         and "1/t" takes 1, which overshoots if ``alpha`` is small for the data.
     temperature : {"n_components", "learn"} or float, default="n_components"
         Sum of the multiplicities. "n_components" leaves it free. "learn" adds a line search over it
-        after each insertion, with ``step="line_search"``. A number is an upper bound, from which on
-        a new unit takes its multiplicity from the others; not with ``step="joint"``.
+        after each insertion, with ``step="line_search"``. A number is an upper bound: inserting a
+        unit then reduces the multiplicities of the others; not with ``step="joint"``.
     away_steps : bool, default=False
         Whether a unit may be shrunk or removed if that is steeper than inserting one; not with
         ``step="joint"``.
