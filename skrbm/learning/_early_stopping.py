@@ -22,8 +22,8 @@ class EarlyStopping(HyperParameters):
         Fraction of the rows that is held out for validation.
     tol : float or None, default=None
         Smallest improvement that counts, of the log-likelihood in nats per row or, for
-        :class:`skrbm.ConditionalRBM`, of the error. None is 0.01 nats, or 0 for errors. If log Z is
-        estimated, its standard error is subtracted from this threshold.
+        :class:`skrbm.ConditionalRBM`, of the error. None is 0.01 nats, or 0 for errors. The
+        standard error of the difference from the best epoch is subtracted from this threshold.
     """
 
     patience: int | None = None

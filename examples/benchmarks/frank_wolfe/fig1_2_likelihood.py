@@ -10,7 +10,8 @@ classifier is multinomial logistic regression on E[h | v].
 
 ``--scale`` multiplies the sizes (20 to 700), the epochs of CD (400 on Caltech101 Silhouettes, 200
 on MNIST) and, on MNIST, the rows (50 000; the other 10 000 are the validation set). A path
-continues for ``--patience`` units after the size that it chooses; its test likelihood is printed
+continues for ``--patience`` units after the size that it chooses, or ends by the free-energy gap of
+the paper with ``--stop free_energy_gap``; its test likelihood is printed
 every ``--every`` units. Of the scaled sizes, or ``--sizes``, those on the path are used, and the
 chosen one. Seconds are processor time.
 """
@@ -84,7 +85,11 @@ def grow(args, train, step, most):
         alpha=args.alpha,
         step=step,
         random_state=0,
-        early_stopping=EarlyStopping(patience=args.patience, tol=0.001),
+        early_stopping=(
+            EarlyStopping(patience=args.patience, tol=0.001)
+            if args.stop == "validation"
+            else args.stop
+        ),
     )
     seconds = timed_fit(fw, train[0])
     time_at, total = np.cumsum(fw.path_["time"]), np.sum(fw.path_["time"])
@@ -152,6 +157,7 @@ def main():
     parser.add_argument("--chains", type=int, default=500)
     parser.add_argument("--steps", nargs="*", default=["joint", "line_search", "1/t"])
     parser.add_argument("--patience", type=int, default=40)
+    parser.add_argument("--stop", choices=("validation", "free_energy_gap"), default="validation")
     parser.add_argument("--every", type=int, default=20)
     parser.add_argument("--sizes", type=int, nargs="*", help="in place of the scaled ones")
     parser.add_argument("--most", type=int, help="in place of the largest scaled size")

@@ -1,12 +1,14 @@
 """How well FrankWolfeRBM recovers known RBMs, with exact log Z.
 
     python examples/benchmarks/frank_wolfe/recovery.py [--scale 1.0] [--visible 12] [--alpha 0.003]
+        [--steps joint line_search 1/t] [--sizes 3 6] [--seeds 1]
 
-Data are drawn from random RBMs with 6 to 12 hidden units, for which the best model of independent
-units is at least 0.3 nats below the truth. Printed is the fraction of that distance which is closed
-on test rows: by the grown RBM, after refinement by PCD, and by PCD from a random start with the
-true size. Log-likelihoods are sums over all configurations. ``--scale`` multiplies the 30 000
-training rows and the 150 epochs.
+Data are drawn from random RBMs with 3 to 12 hidden units, for which the best model of independent
+units is at least 0.3 nats below the truth. Each is grown by every step of ``--steps``, and learned
+by PCD from a random start with the true size. Printed are the mean log-likelihood of test rows less
+that of the truth, the fraction of the distance from independent units to the truth which is closed,
+and the same after the grown RBM is refined by PCD. Log-likelihoods are sums over all
+configurations. ``--scale`` multiplies the 30 000 training rows and the 150 epochs.
 """
 
 import argparse
@@ -18,13 +20,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from _common import heading, table
+from _common import heading, progress, table
 
 from skrbm import RBM, FrankWolfeRBM
 from skrbm.inference import Gibbs
 from skrbm.learning import SGD
 
-SIZES = 6, 8, 10, 12
+SIZES = 3, 6, 8, 10, 12
 
 
 def configurations(n):
@@ -52,30 +54,18 @@ def independent(log_p, n_visible):
 
 
 def trial(n_hidden, strength, seed, args):
-    """Return a row of the table, or None if the RBM is too close to independent units."""
+    """Yield a row of the table for each step and for PCD; none if units are nearly independent."""
     rng = np.random.default_rng([seed, n_hidden])
     log_p = generator_law(args.visible, n_hidden, strength, rng)
     V = configurations(args.visible)
     distance = divergence(log_p, independent(log_p, args.visible))
     if distance < 0.3:
-        return None
+        return
     n_rows = max(500, round(30_000 * args.scale))
     draws = rng.choice(len(V), n_rows + 20_000, p=np.exp(log_p))
     X, X_test = V[draws[:n_rows]].astype(np.float32), V[draws[n_rows:]]
     base = independent(log_p, args.visible)[draws[n_rows:]].mean()
     top = log_p[draws[n_rows:]].mean()
-
-    def closed(rbm):
-        return 100 * (rbm.score(X_test) - base) / (top - base)
-
-    begin = time.process_time()
-    fw = FrankWolfeRBM(
-        alpha=args.alpha,
-        tol=args.tol,
-        inference=Gibbs(n_chains=args.chains, n_steps=10),
-        random_state=seed,
-    ).fit(X)
-    seconds = time.process_time() - begin
     pcd = {
         "n_iter": max(1, round(150 * args.scale)),
         "learning_rate": 0.1,
@@ -83,16 +73,28 @@ def trial(n_hidden, strength, seed, args):
         "optimizer": SGD(alpha=0.0, schedule="linear", centered=False, average=False),
         "random_state": seed,
     }
-    refined = RBM(fw.ordinary_machine().n_units[1], init=fw, **pcd).fit(X)
-    fresh = RBM(n_hidden, **pcd).fit(X)
-    return (
-        n_hidden,
-        strength,
-        distance,
-        fw.n_components_,
-        *map(closed, (fw, refined, fresh)),
-        seconds,
-    )
+
+    def row(name, rbm, refined=None):
+        score = rbm.score(X_test)
+        closed = 100 * (score - base) / (top - base)
+        after = "" if refined is None else 100 * (refined.score(X_test) - base) / (top - base)
+        return n_hidden, strength, seed, distance, name, len(rbm.components_), score - top, closed, after
+
+    for step in args.steps:
+        begin = time.process_time()
+        fw = FrankWolfeRBM(
+            step=step,
+            alpha=args.alpha,
+            tol=args.tol,
+            inference=Gibbs(n_chains=args.chains, n_steps=10),
+            random_state=seed,
+        ).fit(X)
+        seconds, n_units = time.process_time() - begin, fw.ordinary_machine().n_units[1]
+        refined = RBM(n_units, init=fw, **pcd).fit(X) if n_units else fw
+        yield *row(step, fw, refined), seconds
+    begin = time.process_time()
+    rbm = RBM(n_hidden, **pcd).fit(X)
+    yield *row("PCD", rbm), time.process_time() - begin
 
 
 def main():
@@ -103,21 +105,19 @@ def main():
     parser.add_argument("--tol", type=float, default=2e-4)
     parser.add_argument("--chains", type=int, default=5000)
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
+    parser.add_argument("--steps", nargs="*", default=["joint", "line_search", "1/t"])
     parser.add_argument("--seeds", type=int, default=1)
     args = parser.parse_args()
     heading(__file__, args)
     trials = [(n, s, k) for n in args.sizes for s in (1.0, 2.0) for k in range(args.seeds)]
     rows = []
     for one in trials:
-        row = trial(*one, args)
-        if row is not None:
+        for row in trial(*one, args):
             rows.append(row)
-            print(*(f"{value:.4g}" for value in row), flush=True)
-    names = "true size", "strength", "distance", "chosen size", "FW %", "FW+PCD %", "PCD %", "FW s"
-    table(names, rows)
-    closed = np.array([row[4:7] for row in rows])
-    print("least:", *(f"{value:.1f} %" for value in closed.min(axis=0)))
-    print("median:", *(f"{value:.1f} %" for value in np.median(closed, axis=0)))
+            progress(row)
+    print()
+    names = "true size", "strength", "seed", "distance", "fit", "size", "below", "closed %"
+    table((*names, "after PCD %", "s"), rows)
 
 
 if __name__ == "__main__":

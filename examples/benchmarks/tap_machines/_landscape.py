@@ -16,6 +16,7 @@ def parser(doc, data=tuple(TABLE_1)):
     arguments.add_argument("--hidden", type=int, default=100)
     arguments.add_argument("--speed", type=float, default=10.0, help="multiplies Table 1's rate")
     arguments.add_argument("--sweeps", type=int, default=10)
+    arguments.add_argument("--alpha", type=float, help="L2 penalty in place of Table 1's")
     arguments.add_argument("--out", help="where to save the picture")
     return arguments
 
@@ -23,7 +24,7 @@ def parser(doc, data=tuple(TABLE_1)):
 def train(args, X, starts=None, epochs=()):
     """Return a machine trained on X, rows of ``args.data``, and the recorder of its solutions."""
     recorder = SolutionsRecorder(starts, epochs=epochs)
-    rbm = tap_machine(args.data, X, args.hidden, sweeps=args.sweeps)
+    rbm = tap_machine(args.data, X, args.hidden, sweeps=args.sweeps, alpha=args.alpha)
     rbm.set_params(n_iter=last_epoch(args), learning_rate=args.speed * rbm.learning_rate)
     return rbm.set_callbacks(recorder).fit(X), recorder
 

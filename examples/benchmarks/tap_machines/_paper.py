@@ -66,8 +66,11 @@ def dataset(name, n=None):
     return (faces.reshape(len(faces), -1)[:n] / 255).astype(np.float32)
 
 
-def tap_machine(name, X, n_hidden, sweeps=100, **params):
-    """Return an estimator with the settings of Table 1, W from N(0, 0.001²), moments from X."""
+def tap_machine(name, X, n_hidden, sweeps=100, alpha=None, **params):
+    """Return an estimator with the settings of Table 1, W from N(0, 0.001²), moments from X.
+
+    An ``alpha`` other than None takes the place of the penalty of Table 1.
+    """
     inference = TAP(max_iter=sweeps, start="data")
     settings = PLAIN | {"inference": inference, "optimizer": CONSTANT} | TABLE_1[name]
     unit = UNITS[settings.pop("visible")]().fitted(Columns(X))
@@ -82,7 +85,8 @@ def tap_machine(name, X, n_hidden, sweeps=100, **params):
         inference=TAP(max_iter=2, n_starts=1),
         **{statistic: value for statistic, value in own.items() if value is not None},
     )
-    return TAPRBM(n_hidden, visible=unit, init=first, random_state=0, **settings | params)
+    rbm = TAPRBM(n_hidden, visible=unit, init=first, random_state=0, **settings | params)
+    return rbm if alpha is None else rbm.set_params(optimizer__alpha=alpha)
 
 
 def epochs_of(rbm, X, n_epochs=100, speed=1):

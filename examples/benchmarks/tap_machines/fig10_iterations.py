@@ -25,7 +25,14 @@ METHODS = {"naive_mean_field": NaiveMeanField, "tap": TAP, "adaptive_tap": Adapt
 
 def train(inference, X, last, args):
     """Return {epoch: (pseudo-log-likelihood, seconds of training so far)}."""
-    rbm = tap_machine("binary-mnist", X, args.hidden, inference=inference, learning_rate=args.rate)
+    rbm = tap_machine(
+        "binary-mnist",
+        X,
+        args.hidden,
+        alpha=args.alpha,
+        inference=inference,
+        learning_rate=args.rate,
+    )
     measured, seconds, begin = {}, 0.0, time.process_time()
     for epoch in epochs_of(rbm, X, last, args.speed):
         seconds += time.process_time() - begin
@@ -41,6 +48,7 @@ def main():
     parser.add_argument("--rows", type=int, default=5000)
     parser.add_argument("--hidden", type=int, default=500)
     parser.add_argument("--rate", type=float, default=0.001)
+    parser.add_argument("--alpha", type=float, help="L2 penalty in place of Table 1's")
     parser.add_argument("--speed", type=int, default=50)
     parser.add_argument(
         "--methods", nargs="+", choices=METHODS, default=["naive_mean_field", "tap"]

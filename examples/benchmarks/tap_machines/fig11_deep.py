@@ -60,7 +60,7 @@ def train(sizes, args):
         batch_size=100,
         warm_start=True,
         random_state=0,
-        optimizer=SGD(momentum=0.5, alpha=0.001, schedule="constant"),
+        optimizer=SGD(momentum=0.5, alpha=args.alpha, schedule="constant"),
     )
     last = max(1, round(3000 * args.scale))
     lines, done, seconds = [], 0, 0.0
@@ -79,6 +79,7 @@ def main():
     parser.add_argument("--scale", type=float, default=0.01)
     parser.add_argument("--rows", type=int, default=60000)
     parser.add_argument("--pretrain", type=int, help="epochs for each layer")
+    parser.add_argument("--alpha", type=float, default=0.001)
     parser.add_argument("--points", type=int, default=4)
     args = parser.parse_args()
     heading(__file__, args)

@@ -28,7 +28,7 @@ from skrbm.inference import TAP
 
 def train(X, args):
     """Return {epoch: machine} of one training, for every epoch."""
-    rbm = tap_machine("binary-mnist", X, args.hidden, sweeps=args.sweeps)
+    rbm = tap_machine("binary-mnist", X, args.hidden, sweeps=args.sweeps, alpha=args.alpha)
     epochs, machines = epochs_of(rbm, X, speed=args.speed), {}
     for epoch in epochs:
         machines[epoch] = rbm.machine_.copy()
@@ -85,6 +85,7 @@ def main():
     parser.add_argument("--hidden", type=int, default=500)
     parser.add_argument("--speed", type=int, default=10)
     parser.add_argument("--sweeps", type=int, default=10)
+    parser.add_argument("--alpha", type=float, help="L2 penalty in place of Table 1's")
     parser.add_argument("--points", type=int, default=20)
     parser.add_argument("--out", help="where to save the picture")
     args = parser.parse_args()

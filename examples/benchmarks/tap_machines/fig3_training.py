@@ -36,9 +36,7 @@ def train(machine, args):
     name, n_hidden = machine.split(":")
     X = dataset(name)
     speed = 1 if name == "cbcl" else args.speed
-    rbm = tap_machine(name, X, int(n_hidden), sweeps=args.sweeps)
-    if args.alpha is not None:
-        rbm.set_params(optimizer__alpha=args.alpha)
+    rbm = tap_machine(name, X, int(n_hidden), sweeps=args.sweeps, alpha=args.alpha)
     n_units, last = X.shape[1] + int(n_hidden), max(1, round(EPOCHS[name] * args.scale))
     rows, seconds, begin = [], 0.0, time.process_time()
     for epoch in epochs_of(rbm, X, speed=speed):
