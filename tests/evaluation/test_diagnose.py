@@ -18,6 +18,7 @@ from skrbm.evaluation import Density, Diagnosis, diagnose
 from skrbm.evaluation._agreement import (
     compared_moments,
     neighbours,
+    quality_by_sweeps,
 )
 from skrbm.inference import Gibbs, Tempering
 from skrbm.inputs import Coordinates
@@ -153,6 +154,17 @@ def test_kinds_of_units(kinds):
     assert all(m.error < m.limit for m in d.moments)
     assert (d.r_hat < 1.1).all()
     assert d.quality.error[-1] < 3 * d.quality.noise
+
+
+def test_the_noise_of_moments_is_the_error_of_other_rows_of_the_data():
+    """The mean of 400 squared errors is 5 standard errors, 0.15 of it, away at most (1e-6)."""
+    generator, squares = np.random.default_rng(0), []
+    for _ in range(400):
+        X, rows = ((generator.random((n, 8)) < 0.3).astype(float) for n in (100, 400))
+        quality = quality_by_sweeps(X, {0: rows}, generator)
+        squares.append((quality.error[0] / quality.noise) ** 2)
+    assert 5 * np.std(squares) / np.sqrt(400) < 0.15
+    assert abs(np.mean(squares) - 1) < 0.15
 
 
 def test_deep_machines():

@@ -165,7 +165,7 @@ def test_the_noise_of_a_score_is_that_of_log_z(no_sums):
 
 @pytest.mark.parametrize("kinds", [BINARY, REAL])
 def test_scores_of_the_same_rows_are_compared_in_pairs(kinds):
-    """The noise is the standard error of the mean change of validation rows since the best epoch."""
+    """The noise is the standard error of the mean change since the best epoch."""
     best, other = make(kinds), make(kinds, 0.4)
     X = data(best, 200)
     watch, _ = monitor(best, X)

@@ -68,6 +68,14 @@ def test_initial_theta_of_the_atom(make):
     assert_allclose(mean[3:], [0.5, 1], atol=1e-3)
 
 
+def test_columns_of_zeros_have_uniform_other_values():
+    unit = TruncatedGaussBernoulli(-1.0, 3.0)
+    theta = unit.initial_theta(Columns(np.zeros((50, 2))))
+    mean, variance = TruncatedGaussian.mean_variance(unit, theta)
+    assert_allclose(mean, 1.0, atol=1e-3)
+    assert_allclose(variance, 4.0**2 / 12, rtol=1e-3)
+
+
 DATA = np.array([[0.0, -0.5], [2.0, 0.0]])
 
 
