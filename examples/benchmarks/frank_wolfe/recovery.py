@@ -1,7 +1,7 @@
 """How well FrankWolfeRBM recovers known RBMs, with exact log Z.
 
     python examples/benchmarks/frank_wolfe/recovery.py [--scale 1.0] [--visible 12] [--alpha 0.003]
-        [--steps joint line_search 1/t] [--sizes 3 6] [--seeds 1]
+        [--steps joint line_search 1/t] [--sizes 3 6] [--seeds 1] [--patience 5]
 
 Data are drawn from random RBMs with 3 to 12 hidden units, for which the best model of independent
 units is at least 0.3 nats below the truth. Each is grown by every step of ``--steps``, and learned
@@ -24,7 +24,7 @@ from _common import heading, progress, table
 
 from skrbm import RBM, FrankWolfeRBM
 from skrbm.inference import Gibbs
-from skrbm.learning import SGD
+from skrbm.learning import SGD, EarlyStopping
 
 SIZES = 3, 6, 8, 10, 12
 
@@ -74,27 +74,31 @@ def trial(n_hidden, strength, seed, args):
         "random_state": seed,
     }
 
+    setting = n_hidden, strength, seed, distance
+
     def row(name, rbm, refined=None):
         score = rbm.score(X_test)
         closed = 100 * (score - base) / (top - base)
         after = "" if refined is None else 100 * (refined.score(X_test) - base) / (top - base)
-        return n_hidden, strength, seed, distance, name, len(rbm.components_), score - top, closed, after
+        return *setting, name, len(rbm.components_), score - top, closed, after
 
     for step in args.steps:
         begin = time.process_time()
         fw = FrankWolfeRBM(
+            args.most,
             step=step,
             alpha=args.alpha,
             tol=args.tol,
             inference=Gibbs(n_chains=args.chains, n_steps=10),
+            early_stopping=EarlyStopping(args.patience, tol=0.01),
             random_state=seed,
         ).fit(X)
         seconds, n_units = time.process_time() - begin, fw.ordinary_machine().n_units[1]
         refined = RBM(n_units, init=fw, **pcd).fit(X) if n_units else fw
-        yield *row(step, fw, refined), seconds
+        yield *row(step, fw, refined), seconds, fw.path_["reason"].count("refused")
     begin = time.process_time()
     rbm = RBM(n_hidden, **pcd).fit(X)
-    yield *row("PCD", rbm), time.process_time() - begin
+    yield *row("PCD", rbm), time.process_time() - begin, ""
 
 
 def main():
@@ -106,6 +110,8 @@ def main():
     parser.add_argument("--chains", type=int, default=5000)
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
     parser.add_argument("--steps", nargs="*", default=["joint", "line_search", "1/t"])
+    parser.add_argument("--patience", type=int, default=5)
+    parser.add_argument("--most", type=int, default=60, help="units")
     parser.add_argument("--seeds", type=int, default=1)
     args = parser.parse_args()
     heading(__file__, args)
@@ -117,7 +123,7 @@ def main():
             progress(row)
     print()
     names = "true size", "strength", "seed", "distance", "fit", "size", "below", "closed %"
-    table((*names, "after PCD %", "s"), rows)
+    table((*names, "after PCD %", "s", "refused"), rows)
 
 
 if __name__ == "__main__":
