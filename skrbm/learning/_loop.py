@@ -225,7 +225,7 @@ class Trainer:
             training.rng, epoch = self.progress.training.rng, self.progress.n_epochs
             self.monitor.set_state(self.progress.monitor)
         with ranks().interruptible():
-            kept = first = training.published(), training.phase_state
+            kept, n_before = (training.published(), training.phase_state), training.n_epochs
             training.machine = training.machine.copy()  # which is written in place
             shown = self._shown(kept, training, epoch)
             self.context.call_on_fit_task_begin(**self.data, reconstruction_attributes=shown)
@@ -244,8 +244,8 @@ class Trainer:
                     epoch += 1
                     left = None if self.n_iter is None else self.n_iter - epoch
                     self.record({"epoch": training.n_epochs + 1, **row}, left=left)
-                    training.n_epochs += 1  # only now: an interruption until here undoes the epoch
                     kept = found
+                    training.n_epochs += 1  # only now: an interruption until here undoes the epoch
                     stop = self.monitor.stop()
                     self.monitor.keep(*kept)
                     if self.monitor.kept is not None and self.monitor.kept[0] is kept[0]:
@@ -264,7 +264,8 @@ class Trainer:
                 if chosen[0] is not kept[0] or self.ended == "diverged":
                     training.reset_optimizer()
             except BaseException:
-                chosen = None if kept is first else self.monitor.chosen(kept, self.ended)
+                learned = training.n_epochs > n_before
+                chosen = self.monitor.chosen(kept, self.ended) if learned else None
                 training.reset_optimizer()
                 raise
             finally:
