@@ -108,11 +108,10 @@ class LikelihoodMonitor(Monitor):
         self.block_rows = min(most, max(batch_size, FEW_ROWS))
         self.budget = None  # cost that log Z may have now, in units of learning from a row
         self.log_z = self.end = None  # of the last epoch, and the machine and state after it
-        self._best_values = None  # log-likelihoods of validation rows where their mean was best
 
     def get_state(self):
         tracker = {k: v for k, v in vars(self._tracker).items() if k not in ("base", "data")}
-        names = "train", "weights", "validation", "budget", "_best_values"
+        names = "train", "weights", "validation", "budget"
         own = {name: getattr(self, name) for name in names}
         return super().get_state() | own | {"tracker": tracker}
 
@@ -139,16 +138,10 @@ class LikelihoodMonitor(Monitor):
             values = self._log_weights(density, self.train)
             measured["log_likelihood"] = self._mean(values) - log_z.value
         if self.validation is not None:
-            values = self._log_weights(density, self.validation) - log_z.value
-            weights = self.rows.weights_of(self.validation)
-            self.value = measured["score"] = float(np.average(values, weights=weights))
-            self.noise = min(log_z.std, PRECISE)
-            if self._best_values is not None:
-                change = values - self._best_values
-                variance = np.cov(change, aweights=weights, ddof=0) / weights.sum()
-                self.noise = math.hypot(self.noise, math.sqrt(variance))
-            if self.value > self.best:
-                self._best_values = values
+            scores = self._log_weights(density, self.validation) - log_z.value
+            self.score(scores, self.rows.weights_of(self.validation))
+            self.noise = math.hypot(self.noise, min(log_z.std, PRECISE))
+            measured["score"] = self.value
         return measured
 
     def gain(self, training):

@@ -27,7 +27,7 @@ class Monitor:
         margin - noise.
     margin : float
     noise : float
-        Standard error of ``value``.
+        Standard error of ``value`` less the best one.
     n_bad : int
         Number of epochs since the last improvement.
     n_rows : float
@@ -42,10 +42,11 @@ class Monitor:
     def __init__(self, patience=1):
         self.patience = patience
         self.best, self.n_bad, self.value, self.kept = float("-inf"), 0, None, None
+        self.best_scores = None  # of the rows, where their mean was best
 
     def get_state(self):
         """Return the state of the monitor after the epochs so far, a dict."""
-        return {name: getattr(self, name) for name in ("best", "n_bad", "kept")}
+        return {name: getattr(self, name) for name in ("best", "n_bad", "kept", "best_scores")}
 
     def set_state(self, state):
         """Restore a state."""
@@ -54,6 +55,18 @@ class Monitor:
     def measure(self, machine, state):
         """Return numbers for the history, a dict of floats."""
         return {}
+
+    def score(self, scores, weights):
+        """Take the weighted mean of scores of rows as the value, and compare them in pairs.
+
+        The noise of a mean is large where rows differ much, and that of a difference is not.
+        """
+        self.value, self.noise = float(np.average(scores, weights=weights)), 0.0
+        if self.best_scores is not None:
+            variance = np.cov(scores - self.best_scores, aweights=weights, ddof=0)
+            self.noise = float(np.sqrt(variance / weights.sum()))
+        if self.value > self.best:
+            self.best_scores = scores
 
     def agreed(self, machine, row):
         """Return the row of the history that all ranks have, and take the value that they have."""

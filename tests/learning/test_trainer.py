@@ -84,6 +84,21 @@ def test_early_stopping(values, n_epochs, best, noise):
     assert (training.optimizer_state is None) == (best < n_epochs)
 
 
+def test_scores_are_compared_in_pairs_of_rows():
+    """The noise is the standard error of the mean change since the best epoch."""
+    generator = np.random.default_rng(0)
+    first, counts = 10 * generator.normal(size=20), np.arange(20) % 3
+    monitor, repeated = Monitor(), Monitor()
+    for change in (np.zeros(20), 0.1 * generator.normal(size=20) - 0.3, np.zeros(20)):
+        monitor.score(first + change, counts)
+        repeated.score(np.repeat(first + change, counts), np.ones(counts.sum()))
+        changes = np.repeat(change, counts)
+        assert monitor.value == pytest.approx(repeated.value)
+        expected = changes.std() / np.sqrt(len(changes))
+        assert monitor.noise == pytest.approx(expected) == repeated.noise
+        monitor.stop(), repeated.stop()
+
+
 @pytest.mark.parametrize(
     "values, margin, noise, n_epochs, best",
     [

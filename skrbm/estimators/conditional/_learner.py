@@ -198,7 +198,7 @@ class ErrorMonitor(Monitor):
             missed = to_numpy(missed)
             seen = np.ones_like(missed) if observed is None else to_numpy(observed)
             parts.append(np.stack([missed * seen, seen]).sum(axis=2))
-        n_wrong, n = np.concatenate(parts, axis=1) @ self.rows.weights_of(self.validation)
-        error = float(n_wrong / n) if n else 0.0
-        self.value = -error
-        return {"validation_error": error}
+        n_wrong, n_seen = np.concatenate(parts, axis=1)
+        weights = self.rows.weights_of(self.validation)
+        self.score(-n_wrong * weights.sum() / max(n_seen @ weights, 1), weights)
+        return {"validation_error": -self.value}
