@@ -31,6 +31,7 @@ from ..inputs import (
     into_support,
     is_dask,
     library_of,
+    scaled_weights,
     whole_rows,
 )
 
@@ -62,7 +63,8 @@ def encoded(
     columns = columns_of(estimator, X, reset=reset)
     weights = None
     if sample_weight is not None:
-        weights = check_weights(sample_weight, np.empty((len(columns[0]), 0)))
+        n_rows = len(columns[0])
+        weights = scaled_weights(check_weights(sample_weight, np.empty((n_rows, 0))), n_rows)
     if weights is not None and not weights.all():  # rows of weight 0 get values of another row
         index = np.where(weights > 0, np.arange(len(weights)), np.argmax(weights))
         columns = [column[index] for column in columns]

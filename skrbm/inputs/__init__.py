@@ -44,6 +44,7 @@ from ._rows import (
     ends_of_ranks,
     rows_of_epoch,
     rows_with_weight,
+    scaled_weights,
     split_missing,
 )
 from ._tables import CategoryEncoder, TableEncoder

@@ -4,6 +4,7 @@ import hashlib
 import warnings
 from functools import cached_property
 from itertools import accumulate, pairwise
+from math import fsum
 
 import numpy as np
 import scipy.sparse as sp
@@ -51,8 +52,7 @@ class DistinctRows:
     weights : ndarray of shape (n_distinct,) or None
         Their weights, float64; None if all are 1.
     total : int
-        Number of samples: the sum of the weights if they are whole, else the number of distinct
-        rows.
+        Number of samples: the sum of the weights, rounded.
     """
 
     def __init__(self, arrays, weights=None):
@@ -61,7 +61,7 @@ class DistinctRows:
         order = np.random.default_rng(_SEED).permutation(len(index))
         self.index, weights = index[order], weights[order]
         self.weights = None if (weights == 1).all() else weights
-        self.total = int(weights.sum()) if are_whole(weights) else len(index)
+        self.total = max(1, round(weights.sum()))
 
     def __len__(self):
         return len(self.index)
@@ -140,7 +140,7 @@ class DistinctRows:
         order = positions[to_numpy(rng.permutation(len(positions)))]
         weights = self.weights_of(order)
         total, before = weights.sum(), np.cumsum(weights) - weights
-        n = total if are_whole(weights) else len(order)  # real weights have a mean of 1
+        n = max(1, round(total))
         n_validation = int(np.sum(before < round(fraction * n) * (total / n)))
         if not 0 < n_validation < len(order):
             raise ValueError(
@@ -362,12 +362,30 @@ def check_weights(sample_weight, X):
 
 
 def rows_with_weight(sample_weight, *arrays):
-    """Return (weights, *arrays) without the rows of weight 0, with checked weights."""
+    """Return (weights, *arrays) without the rows of weight 0, with checked and scaled weights.
+
+    The ranks call it together.
+    """
+    if sample_weight is None:
+        return None, *arrays
     weights = check_weights(sample_weight, arrays[0])
-    if weights is None or weights.all():
-        return weights, *arrays
-    kept = np.flatnonzero(weights)
-    return weights[kept], *(take_rows(array, kept) for array in arrays)
+    if weights is not None and not weights.all():
+        kept = np.flatnonzero(weights)
+        weights, arrays = weights[kept], [take_rows(array, kept) for array in arrays]
+    return scaled_weights(weights, arrays[0].shape[0]), *arrays
+
+
+def scaled_weights(weights, n_rows):
+    """Return weights scaled to a mean of 1, that of all ranks, if some are not whole.
+
+    Weights of None are all 1, and rows of weight 0 do not count.
+    """
+    weights = np.ones(n_rows) if weights is None else weights
+    # a sum without rounding, which does not depend on the order
+    found = np.count_nonzero(weights), fsum(weights), not are_whole(weights)
+    n, total, has_fractions = ranks().sum([np.array(found, np.float64)])[0]
+    weights = weights / (total / n) if has_fractions else weights
+    return None if (weights == 1).all() else weights
 
 
 def distinct_rows(arrays, weights=None):
@@ -439,11 +457,12 @@ def are_whole(weights):
 def rows_of_epoch(index, weights, rng):
     """Return the rows of an epoch: each repeated according to its weight.
 
-    Whole weights are numbers of repetitions, if they sum to at most 1e8. Others are scaled to a
-    mean of 1, and as many rows as there are are drawn by systematic resampling.
+    Whole weights are numbers of repetitions, if they sum to at most 1e8. Of others, as many rows as
+    they sum to are drawn by systematic resampling, or as many as there are if these are too many.
     """
-    if are_whole(weights) and weights.sum() <= _MAX_REPEATED:
+    total = weights.sum()
+    if are_whole(weights) and total <= _MAX_REPEATED:
         return np.repeat(index, weights.astype(np.int64))
-    n, ends = len(index), np.cumsum(weights)
+    n, ends = max(1, round(total)) if total <= _MAX_REPEATED else len(index), np.cumsum(weights)
     points = (np.arange(n) + float(to_numpy(rng.uniform((1,)))[0])) * (ends[-1] / n)
-    return index[np.minimum(np.searchsorted(ends, points, side="right"), n - 1)]
+    return index[np.minimum(np.searchsorted(ends, points, side="right"), len(index) - 1)]

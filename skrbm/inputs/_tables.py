@@ -28,7 +28,7 @@ class TableEncoder:
 
     ``table`` has the columns (see ``_kinds.py``) in the order of the table, ``frame`` is the
     library of decoded DataFrames, None for arrays, and ``n_rows`` the number of rows of the
-    training data, or the sum of their weights.
+    training data, or the sum of their scaled weights.
     """
 
     finds_values, frame, n_rows = True, None, 0.0

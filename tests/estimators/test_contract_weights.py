@@ -70,6 +70,13 @@ def test_the_order_of_rows_is_irrelevant_and_rows_of_weight_zero_are_ignored(Est
 
 
 @every
+def test_the_scale_of_fractional_weights_is_irrelevant(Estimator):
+    X, weights = binary_data(N, 5), WEIGHTS + 0.3 * (WEIGHTS > 0)  # few distinct rows
+    assert_same(learnt(Estimator, X, weights / 1024), learnt(Estimator, X, weights))
+    assert_same(learnt(Estimator, X, np.full(N, 0.25)), learnt(Estimator, X))
+
+
+@every
 def test_bad_weights(Estimator):
     X, negative = binary_data(N), np.ones(N)
     negative[3] = -1

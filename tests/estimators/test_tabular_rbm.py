@@ -245,6 +245,10 @@ def test_values_that_were_not_in_training_are_improbable():
     row["town"] = "Bonn"
     unknown, without = (rbm.score_samples(row.assign(town=town))[0] for town in ("Bonn", None))
     assert_allclose(unknown, without - np.log(len(X) + 1))
+    shares = TabularRBM(4, n_iter=1).fit(X, sample_weight=np.full(len(X), 1 / len(X)))
+    assert_allclose(
+        shares.score_samples(row) - shares.score_samples(row.assign(town=None)), unknown - without
+    )
     assert_allclose(-rbm.free_energy(row) - rbm.log_partition(), unknown)
     in_blocks = fitted(lambda: (X[:90], X[90:]), n_iter=0)
     with_nothing = in_blocks.score_samples(row) - in_blocks.score_samples(row.assign(town=None))
