@@ -102,14 +102,15 @@ def exact_sums(machine, X, observed, max_units=MAX_UNITS, layer=None):
         n_hidden = math.log2(hidden.n_configurations(machine.n_units[1]))
     few = n_missing <= min(max_units, _MAX_MISSING)
     shared = (n_hidden <= max_units) & (~few | (n_hidden <= n_missing))
-    if layer == 0 and unit.is_joint:  # whose means depend on the observed units as well
-        few, shared = few & False, shared & False
     total, found = xp.zeros_like(own), xp.zeros_like(X if layer == 0 else field)
     together, single = np.flatnonzero(shared), np.flatnonzero(few & ~shared)
     sums = []
     if together.size:
-        rows = (take_rows(part, together) for part in (own, field, known, observed))
-        sums.append((together, _summed(_by_hidden(machine, *rows, layer), layer)))
+        rows = [take_rows(part, together) for part in (own, field, known, observed)]
+        log_weights, means = _summed(_by_hidden(machine, *rows, layer), layer)
+        if layer == 0 and unit.is_joint:
+            means = _joint_means(machine, *rows[2:], means)
+        sums.append((together, (log_weights, means)))
     for i in single:
         sums.append(([i], _summed(_by_missing(machine, i, own, field, observed, layer), layer)))
     if sums:
@@ -151,7 +152,21 @@ def _by_hidden(machine, own, field, known, observed, layer):
         else:
             total = field @ h.T + integrals(h)
         values = unit.mean(conditional(machine, 0, (None, h))) if layer == 0 else h
+        if layer == 0 and unit.is_joint:
+            values = xp.concat([values, h], axis=1)
         yield total + shared[None, :] + own[:, None], values
+
+
+def _joint_means(machine, known, observed, means):
+    """Return the means of the visible units, given those without a precision matrix and of h.
+
+    The others depend on the observed values too, and their means given these are linear in h.
+    """
+    xp, n = namespace(known), machine.n_units[0]
+    rest = clamped(machine, known, observed)
+    joint = rest.units[0].mean(conditional(rest, 0, (None, means[:, n:])))
+    is_joint = np.isin(np.arange(n), machine.units[0].joint_columns(n))
+    return xp.where(from_numpy(is_joint, known), joint, means[:, :n])
 
 
 def _by_missing(machine, row, own, field, observed, layer):

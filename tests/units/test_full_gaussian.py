@@ -564,6 +564,14 @@ def exact_log_z(machine, known=None):
     return logsumexp(total)
 
 
+def derivative(machine, known, j, step=1e-4):
+    """That of log p(known) + log Z by the field of a column: its mean given what is known."""
+    (own, hidden), unit = machine.thetas, np.eye(8)[j]
+    thetas = [(own._replace(field=own.field + s * unit), hidden) for s in (-step, step)]
+    low, high = (exact_log_z(replace(machine, thetas=pair), known) for pair in thetas)
+    return (high - low) / (2 * step)
+
+
 def mixed_rows(n=5):
     generator = np.random.default_rng(3)
     X = np.zeros((n, 8))
@@ -588,6 +596,11 @@ def test_densities_beside_columns_of_other_kinds():
     ]
     assert exact.all()
     assert_allclose(found, expected)
+    _, means, exact = exact_sums(machine, X, observed, layer=0)
+    assert exact.all()
+    for row, j in np.argwhere(~observed):
+        known = np.where(observed[row], X[row], np.nan)
+        assert_allclose(means[row, j], derivative(machine, known, j), rtol=1e-6)
     unit = held(machine.units[0], X, observed)
     values = unit.sample(
         machine.thetas[0].map_columns(lambda p: np.tile(p, (5, 1))), make_rng(0, X)
