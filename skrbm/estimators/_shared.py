@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from .._checks import hint, look_up
 from .._params import plain
 from .._sklearn import DOC_LINK, HasMethods, InstanceOf, Interval, InvalidParameterError, StrOptions
-from ..inference import FixedPoint, Sampler, method_names
+from ..inference import FixedPoint, Sampler, method_names, resolve
 from ..learning import OPTIMIZERS, EarlyStopping, Optimizer
 from ..units import UNITS, Unit
 
@@ -218,7 +218,12 @@ class Estimator(BaseEstimator):
                     raise ValueError(
                         f"{key} cannot be set, since {name} is None: set {name} to an object first"
                     )
-                first = f": set {name}={optimizer_of(self)} first" if name == "optimizer" else ""
+                usual = None
+                if name == "optimizer":
+                    usual = optimizer_of(self)
+                elif name == "inference" and own[name] in method_names(FixedPoint, Sampler):
+                    usual = resolve(own[name], FixedPoint, Sampler)
+                first = "" if usual is None else f": set {name}={usual} first"
                 raise ValueError(
                     f"{key} cannot be set, since {name}={own[name]!r} has no parameters{first}"
                 )

@@ -135,7 +135,9 @@ def test_searches_over_parameters_of_objects(prefix):
 
     assert list(search("inference__damping", inference=TAP())) == [f"{prefix}inference__damping"]
     assert list(search("optimizer__decay", optimizer=Adam())) == [f"{prefix}optimizer__decay"]
-    with pytest.raises(ValueError, match="inference__damping"):
+    with pytest.raises(
+        ValueError, match=r"inference__damping needs .*: set inference=TAP\(.* first"
+    ):
         search("inference__damping")
 
 
