@@ -10,7 +10,13 @@ from sklearn.base import OutlierMixin
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._sklearn import HasMethods, Interval, _fit_context, _weighted_percentile
+from .._sklearn import (
+    HasMethods,
+    Interval,
+    _check_feature_names_in,
+    _fit_context,
+    _weighted_percentile,
+)
 from ..exceptions import DataRangeWarning
 from ._shared import Estimator, shares_parameters
 from ._tabular_rbm import TabularRBM
@@ -115,8 +121,8 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
         found = self._checked(X, reset=True)
         weights, X, columns, missing = rows_to_fit(sample_weight, *found)
         if missing is not None and missing.all(axis=0).any():
-            empty = np.flatnonzero(missing.all(axis=0)).tolist()
-            raise ValueError(f"X has no observed value in columns {empty}")
+            names = list(_check_feature_names_in(self)[missing.all(axis=0)])
+            raise ValueError(f"columns {names} of X have no observed value")
         seed = int(check_random_state(self.random_state).randint(2**31))
         # With few units, it learns what most rows have in common, but not the outliers among them.
         options = {"n_components": 8, "is_table": True}
