@@ -136,7 +136,7 @@ def test_searches_over_parameters_of_objects(prefix):
     assert list(search("inference__damping", inference=TAP())) == [f"{prefix}inference__damping"]
     assert list(search("optimizer__decay", optimizer=Adam())) == [f"{prefix}optimizer__decay"]
     with pytest.raises(
-        ValueError, match=r"inference__damping needs .*: set inference=TAP\(.* first"
+        ValueError, match=r"inference__damping cannot .*: set inference=TAP\(.* first"
     ):
         search("inference__damping")
 
