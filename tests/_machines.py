@@ -9,9 +9,6 @@ from _exact import kinds
 from skrbm.machine import Machine
 from skrbm.units import UNITS, joined
 
-# Kinds of units of which tests go through all pairs.
-FIRST = ("bernoulli", "gaussian", "truncated_gauss_bernoulli", "truncated_gaussian")
-
 
 def random_theta(unit, n, generator, dtype=np.float64, spread=1.0):
     """Random valid parameters: those a unit starts with, moved in every statistic it has."""
@@ -59,16 +56,6 @@ def with_strength(machine, factor):
     return replace(machine, weights=tuple(factor * W for W in machine.weights))
 
 
-def few_pairs(kinds):
-    """All pairs of four kinds, and of each of the others with binary units, if in ``kinds``."""
-    first = [kind for kind in FIRST if kind in kinds]
-    others = [kind for kind in kinds if kind not in FIRST]
-    pairs = [(visible, hidden) for visible in first for hidden in first]
-    for kind in others:
-        pairs += [(kind, first[0]), (first[0], kind)]
-    return pairs
-
-
 def enumerable_pairs():
     """Pairs of visible and hidden kinds that the oracle can sum: one of them has few values.
 
@@ -106,13 +93,21 @@ def _weights_setter(machine, l):
 
 def differences(function, values, put, step=1e-5):
     """Central differences of ``function(machine)`` by each entry of one parameter array."""
-    slopes = np.zeros_like(values)
-    for index in np.ndindex(values.shape):
-        moved = [values.copy(), values.copy()]
-        moved[0][index] += step
-        moved[1][index] -= step
-        slopes[index] = (function(put(moved[0])) - function(put(moved[1]))) / (2 * step)
-    return slopes
+    return slopes_of(lambda moved: function(put(moved)), [values], step)[0]
+
+
+def slopes_of(function, arrays, step=1e-5):
+    """Central differences of ``function(*arrays)`` by each entry of each of some arrays."""
+    found = [np.zeros_like(array) for array in arrays]
+    for k, slopes in enumerate(found):
+        for index in np.ndindex(slopes.shape):
+            ends = []
+            for sign in (1, -1):
+                moved = [array.copy() for array in arrays]
+                moved[k][index] += sign * step
+                ends.append(function(*moved))
+            slopes[index] = (ends[0] - ends[1]) / (2 * step)
+    return found
 
 
 def gradient(machine, moments):

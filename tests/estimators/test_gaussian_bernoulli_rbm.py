@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from _exact import Exact
+from _machines import slopes_of
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy import stats
 from scipy.special import logsumexp
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -18,7 +18,6 @@ from sklearn.exceptions import ConvergenceWarning
 from skrbm import RBM, TAPRBM, GaussianBernoulliRBM
 from skrbm.estimators._gaussian_bernoulli_rbm import MeanVariance
 from skrbm.inference import Gibbs, GibbsLangevin, Langevin
-from skrbm.learning import CHAINS
 from skrbm.machine import Block, Moments, data_moments
 from skrbm.units import Gaussian
 
@@ -106,44 +105,24 @@ def exact_moments(machine):
     return Moments((Block(means, (exact.variance(0)[None], None), 1.0),), ((0, pair),))
 
 
-def slopes_of(machine, moments):
-    """By C, mu, log sigma**2 and b."""
-    return MeanVariance().gradient(machine, moments).arrays(())
-
-
 def test_gradient_is_that_of_the_log_likelihood():
     """Eqs. 14 to 17 against central differences of the exact mean log-likelihood."""
     V = np.random.default_rng(2).normal(size=(7, 2))
     machine = known().machine_
-    slopes = slopes_of(machine, data_moments(machine, V) - exact_moments(machine))
+    moments = data_moments(machine, V) - exact_moments(machine)
+    slopes = MeanVariance().gradient(machine, moments).arrays(())
 
     def likelihood(C, mean, log_variance, b):
         return log_density(V, C, b, mean, np.exp(log_variance)).mean()
 
-    values = [C, MU, np.log(VARIANCES), B]
-    for k, slope in enumerate(slopes):
-        for index in np.ndindex(values[k].shape):
-            ends = []
-            for sign in (1, -1):
-                moved = [value.copy() for value in values]
-                moved[k][index] += sign * 1e-5
-                ends.append(likelihood(*moved))
-            assert_allclose(slope[index], (ends[0] - ends[1]) / 2e-5, rtol=1e-6, atol=1e-8)
-
-
-@pytest.mark.law
-@pytest.mark.parametrize("inference", METHODS, ids=lambda method: type(method).__name__)
-@pytest.mark.parametrize(
-    "starts, gradient",
-    [*((starts, "marginal") for starts in CHAINS), ("noise", "joint")],
-)
-def test_training_raises_the_likelihood(inference, starts, gradient):
-    """Two clusters: from the normal law of the same moments by far more than the noise."""
-    X = clusters()
-    inference = replace(inference, n_steps=6, burn_in=3, start=starts)
-    rbm = small(inference=inference, gradient=gradient)
-    before = rbm.set_params(n_iter=0, learning_rate=0.1).fit(X).score(X)
-    assert rbm.set_params(n_iter=50).fit(X).score(X) > before + 0.3
+    values, own = [C, MU, np.log(VARIANCES), B], MeanVariance().of(machine)
+    for value, part in zip(values, own, strict=True):
+        assert_allclose(part, value, rtol=1e-12)
+    again = MeanVariance().machine(machine, own)
+    for part, leaf in zip(again.leaves, machine.leaves, strict=True):
+        assert_allclose(part, leaf, rtol=1e-12)
+    for slope, expected in zip(slopes, slopes_of(likelihood, values), strict=True):
+        assert_allclose(slope, expected, rtol=1e-6, atol=1e-8)
 
 
 # --------------------------------------------------------------------- coordinates
@@ -206,24 +185,6 @@ def test_samples_of_annealed_chains_have_the_shares_of_the_machine(inference):
     rbm.set_params(inference__start="annealed")
     stays = rbm.sample(500, n_steps=30, init=np.zeros((500, 2)), random_state=0)
     assert (stays[:, 0] < 5).all()
-
-
-def conditional_mean(observed):
-    """E[v_2 | v_1] by the mixture."""
-    H = hidden_rows()
-    means = MU + H @ C
-    weights = np.exp(H @ B + ((means**2 - MU**2) / (2 * VARIANCES)).sum(axis=1))
-    weights *= stats.norm.pdf(observed, means[:, 0], np.sqrt(VARIANCES[0]))
-    return weights @ means[:, 1] / weights.sum()
-
-
-def test_impute_gives_conditional_means():
-    """Averages over 400 chains of 300 sweeps; 0.05 is far above their standard error of 0.006."""
-    for observed in (-1.0, 1.5):
-        X = np.tile([observed, np.nan], (400, 1))
-        filled = known().impute(X, n_steps=300, random_state=0)
-        assert_array_equal(filled[:, 0], observed)
-        assert abs(filled[:, 1].mean() - conditional_mean(observed)) < 0.05
 
 
 def test_from_parameters():

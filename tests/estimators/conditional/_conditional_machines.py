@@ -7,6 +7,7 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
+from _machines import slopes_of
 from scipy.special import logsumexp
 
 from skrbm.estimators.conditional._machine import PARAMETERS, ConditionalMachine
@@ -144,14 +145,9 @@ def marginal_margin(machine, X, Y, loss=hamming):
 
 def differences(function, machine, step=1e-5):
     """Central differences of a function of the machine by all parameters, by name."""
-    slopes = {}
-    for name in PARAMETERS:
-        values = getattr(machine, name)
-        slopes[name] = np.zeros_like(values)
-        for index in np.ndindex(values.shape):
-            moved = [values.copy(), values.copy()]
-            moved[0][index] += step
-            moved[1][index] -= step
-            up, down = (function(replace(machine, **{name: part})) for part in moved)
-            slopes[name][index] = (up - down) / (2 * step)
-    return slopes
+
+    def moved(*arrays):
+        return function(replace(machine, **dict(zip(PARAMETERS, arrays, strict=True))))
+
+    arrays = [getattr(machine, name) for name in PARAMETERS]
+    return dict(zip(PARAMETERS, slopes_of(moved, arrays, step), strict=True))
