@@ -7,27 +7,20 @@ import pytest
 from _estimators import (
     assert_same_state,
     binary_data,
-    divergence_from_noisy_patterns,
-    log_likelihoods,
     machine,
-    noisy_patterns,
     small,
     with_holes,
 )
 from _exact import Exact
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import logsumexp
-from sklearn.base import clone
 
 from skrbm import (
     RBM,
     TAPRBM,
     BernoulliRBM,
     DeepTAPMachine,
-    FrankWolfeRBM,
     GaussianBernoulliRBM,
 )
-from skrbm.inference import TAP
 from skrbm.units import UNITS, Categorical
 
 BASES = (RBM, TAPRBM, GaussianBernoulliRBM, DeepTAPMachine)
@@ -106,38 +99,6 @@ def test_columns_begin_with_what_is_observed_of_them(Estimator):
     assert_allclose(rbm.visible_means_, np.nanmean(np.vstack(parts), axis=0))
 
 
-LEARNERS = [
-    RBM(8, n_iter=30, batch_size=50, random_state=0),
-    DeepTAPMachine(
-        (8, 4),
-        **{"n_iter_pretrain": 20, "n_iter": 20, "learning_rate": 0.1, "batch_size": 50},
-        inference=TAP(start="chains", n_starts=100),
-        random_state=0,
-    ),
-    FrankWolfeRBM(random_state=0),
-]
-
-
-@pytest.mark.law
-@pytest.mark.parametrize("estimator", LEARNERS, ids=lambda estimator: type(estimator).__name__)
-def test_rows_with_holes_teach_nearly_as_much_and_more_than_filled_ones(estimator):
-    """30 % of the entries of 2 000 rows are missing at random, and the divergence is a sum.
-
-    For two or three sets of holes it was 0.16 at most with full rows, 0.03 to 0.16 more with holes,
-    and 0.3 to 0.9 more than that with means in the holes.
-    """
-    X = noisy_patterns(2000).astype(float)
-    H = np.where(np.random.default_rng(100).random(X.shape) < 0.3, NAN, X)
-    means = np.where(np.isnan(H), np.nanmean(H, axis=0), H)
-    full, holes, filled = (
-        divergence_from_noisy_patterns(clone(estimator).fit(rows).score_samples)
-        for rows in (X, H, means)
-    )
-    assert full < 0.25
-    assert holes < full + 0.2
-    assert filled > holes + 0.2
-
-
 # ----------------------------------------------------------------------------- evaluation
 
 
@@ -190,25 +151,8 @@ def test_results_of_a_row_do_not_depend_on_the_others(Estimator):
 # -------------------------------------------------------------------------------- draws
 
 
-N_DRAWS = 20_000  # frequencies have a standard deviation of at most 0.0036
-
-
-@pytest.mark.parametrize("Estimator", [BernoulliRBM, TAPRBM])
-def test_draws_given_some_bits_have_their_distribution(Estimator):
-    """Each of four frequencies is off by 0.02 with a probability below 1e-6."""
-    rbm, row = machine(Estimator, 3, 4), HOLES[0]
-    drawn = rbm.sample(given=np.tile(row, (N_DRAWS, 1)), random_state=0)
-    assert_array_equal(drawn[:, [0, 2]], np.tile(row[[0, 2]], (N_DRAWS, 1)))
-    pairs = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
-    V = np.tile(row, (4, 1))
-    V[:, [1, 3]] = pairs
-    log_p = log_likelihoods(rbm, V)
-    found = [(drawn[:, [1, 3]] == pair).all(axis=1).mean() for pair in pairs]
-    assert_allclose(found, np.exp(log_p - logsumexp(log_p)), atol=0.02)
-
-
-@pytest.mark.parametrize("kind", sorted(set(UNITS) - {"bernoulli"}))
-def test_draws_of_real_units_have_their_means_and_variances(kind):
+@pytest.mark.parametrize("kind", sorted(UNITS))
+def test_draws_have_their_means_and_variances(kind):
     """By 5 000 chains, five standard errors of a mean, and of the variance of normal numbers."""
     rbm, row, n = random_rbm(kind), HOLES[0], 5000
     exact = Exact(rbm.machine_, observed=row)

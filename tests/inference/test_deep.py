@@ -38,17 +38,6 @@ def applies(method, shape):
     return True
 
 
-cases = pytest.mark.parametrize(
-    ("name", "shape"),
-    [
-        pytest.param(name, shape, id=f"{name}-{shape}")
-        for name in FIXED_POINTS
-        for shape in SHAPES
-        if applies(FIXED_POINTS[name], shape)
-    ],
-)
-
-
 def make(shape, seed=0, strength=0.4):
     return random_machine(*SHAPES[shape], seed, strength)
 
@@ -71,32 +60,6 @@ def unnormalised(method, machine, X):
     return log_weight(machine.thetas[0], X) + method.log_partition(hidden, state)
 
 
-@pytest.mark.law
-@cases
-def test_the_joint_gradient_is_that_of_the_likelihood_solved_again(name, shape):
-    """Data phase minus model phase against differences of the clamped and the free solutions."""
-    method, machine = FIXED_POINTS[name], make(shape, 3)
-    X = rows(machine, 4)
-
-    def free(machine):
-        return solve(method, machine, method.state_at(machine, X), tol=1e-29, max_iter=5000)
-
-    def log_likelihood(machine):
-        value = unnormalised(method, machine, X)
-        return np.mean(value - method.log_partition(machine, free(machine).state))
-
-    tight = replace(method, tol=1e-29, max_iter=5000)
-    learning = DeepPhase(tight)
-    rng = make_rng(0, X)
-    state = learning.init(machine, rng, 4, X)
-    state, data, model = learning.phases(machine, state, X, rng)
-    assert state.known.all() and state.solution.converged.all()
-    parts = gradient(machine, data - model)
-    for part, (label, values, put) in zip(parts, parameters(machine), strict=True):
-        slopes = differences(log_likelihood, values, put, step=1e-4)
-        assert_allclose(part, slopes, rtol=1e-6, atol=3e-8, err_msg=label)
-
-
 OBSERVED = np.array([[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 1, 0], [0, 0, 0, 0]]) > 0
 
 
@@ -108,19 +71,19 @@ def likelihoods_of_observed(method, machine, X, observed):
     return method.log_partition(held, solution.state)
 
 
-deep_cases = pytest.mark.parametrize(
+CASES = [
+    (name, shape) for name in FIXED_POINTS for shape in SHAPES if applies(FIXED_POINTS[name], shape)
+]
+# Those of one shape are quick, but for the method that inverts matrices.
+COSTLY = [case for case in CASES if case[0] == "adaptive_tap" or case[1] != "two"]
+cases = pytest.mark.parametrize(("name", "shape"), CASES)
+quick_cases = pytest.mark.parametrize(
     ("name", "shape"),
-    [
-        pytest.param(name, shape, id=f"{name}-{shape}")
-        for name in FIXED_POINTS
-        for shape in SHAPES
-        if applies(FIXED_POINTS[name], shape)
-    ],
+    [pytest.param(*case, marks=[pytest.mark.law] if case in COSTLY else []) for case in CASES],
 )
 
 
-@pytest.mark.law
-@deep_cases
+@quick_cases
 def test_the_joint_gradient_of_rows_with_missing_values_is_that_of_what_is_observed(name, shape):
     """Of a complete row, of rows with holes and of one of which nothing is known."""
     method, machine = FIXED_POINTS[name], make(shape, 3)
@@ -149,7 +112,7 @@ def test_the_joint_gradient_of_rows_with_missing_values_is_that_of_what_is_obser
         assert_allclose(part, slopes, rtol=1e-6, atol=3e-8, err_msg=label)
 
 
-@deep_cases
+@cases
 def test_likelihoods_of_what_is_observed_are_near_the_sums(name, shape):
     """Weak couplings; those of a complete row are the same as with its values as a field.
 

@@ -8,7 +8,6 @@ import pytest
 from _exact import Exact
 from _machines import bits, differences, gradient, parameters, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import norm
 
 from skrbm import RBM, TabularRBM
 from skrbm.arrays import make_rng
@@ -40,8 +39,9 @@ def slopes(machine, row):
     return np.concatenate([np.ravel(part) for part in found])
 
 
-@pytest.mark.law
-@pytest.mark.parametrize("kinds", KINDS, ids="-".join)
+@pytest.mark.parametrize(
+    "kinds", [KINDS[0], *(pytest.param(pair, marks=pytest.mark.law) for pair in KINDS[1:])]
+)
 @pytest.mark.parametrize("start", ["persistent", "data"])
 def test_moments_of_drawn_rows_are_derivatives_of_the_log_likelihood(kinds, start):
     """The mean over 20 000 copies of a row.
@@ -120,23 +120,6 @@ def test_few_known_values_leave_more_of_the_covariance_to_the_columns():
     covariance = np.linalg.inv(rbm.density_.machine.thetas[0].joint)
     part = 1 - 0.6 * np.mean(X == X)
     assert_allclose(np.diag(covariance), part * np.nanvar(X, axis=0), rtol=1e-4)
-
-
-@pytest.mark.law
-def test_factors_are_learned_from_a_fifth_of_the_values():
-    """Ten columns of three factors: 4.4 nats above independent columns.
-
-    A Gaussian that is fitted by expectation-maximization is 5.1 nats above them.
-    """
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(1500, 3)) @ np.random.default_rng(3).normal(size=(3, 10))
-    X += 0.5 * rng.normal(size=X.shape)
-    X /= X.std(axis=0)
-    train, test = X[:1050].copy(), X[1050:]
-    train[rng.random(train.shape) < 0.8] = np.nan
-    independent = norm.logpdf(test, np.nanmean(train, 0), np.nanstd(train, 0)).sum(axis=1).mean()
-    rbm = RBM(16, visible="gaussian", random_state=0).fit(train)
-    assert rbm.score(test) > independent + 3
 
 
 @pytest.mark.law
