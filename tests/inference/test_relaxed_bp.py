@@ -40,10 +40,6 @@ def tilted(machine, i, received):
     return unit, unit.tilt(theta.map(np.atleast_1d), np.array([B]), np.array([A]))
 
 
-TAKEN = ("bernoulli", "spin", "binomial", "gaussian", "relu")
-TAKEN += ("truncated_gaussian", "truncated_gauss_bernoulli")
-
-
 @pairs
 def test_messages_and_log_partition_are_those_of_the_appendix(kinds):
     """Eqs. 57-60 for each edge and Eq. 64 over the pairs, by loops."""
