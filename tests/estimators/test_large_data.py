@@ -7,13 +7,11 @@ from _estimators import (
     DENSITIES,
     RBMS,
     binary_data,
-    log_likelihoods,
     read_only,
     small,
 )
 from _exact import Exact
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import mannwhitneyu
 from sklearn.utils import get_tags
 
 from skrbm import (
@@ -92,27 +90,6 @@ def test_sparse_batches_are_dense_ones(Estimator, monkeypatch):
         rbm = small(Estimator, early_stopping=True).fit(data)
         assert_array_equal(rbm.components_, dense.components_)
         assert_array_equal(rbm.transform(data), dense.transform(X))
-
-
-@pytest.mark.law
-@pytest.mark.parametrize("is_sorted", [False, True])
-def test_fits_are_as_good_as_those_in_memory(monkeypatch, is_sorted):
-    """Exact log-likelihoods of 16 fits by blocks of 100 rows, of which 5 are shuffled together,
-    and of 16 fits in memory. A rank test errs with probability 1e-4; the means have gained 0.2
-    nats over independent bits, and a difference of half of that would be found. Batches of sorted
-    rows are less alike than batches of all rows, which costs 0.05 nats (standard error 0.007)."""
-    X = binary_data(2000)
-    X = X[np.lexsort(X.T[::-1])] if is_sorted else X
-    monkeypatch.setattr(block_rows, "_POOL_BYTES", X[:500].nbytes)
-
-    def fits(data):
-        for seed in range(16):
-            rbm = RBM(4, n_iter=8, batch_size=50, random_state=seed).fit(data)
-            yield log_likelihoods(rbm, X).mean()
-
-    memory, blocks = (np.array(list(fits(data))) for data in (X, as_blocks(X, 100)))
-    assert is_sorted or mannwhitneyu(memory, blocks).pvalue > 1e-4
-    assert abs(memory.mean() - blocks.mean()) < 0.1
 
 
 # ------------------------------------------------------------------- fitted estimators

@@ -133,6 +133,8 @@ def test_an_epoch_has_each_row_once(monkeypatch, batch_size, pool_bytes):
         assert_array_equal(found, X[orders[-1]])
         assert_array_equal(np.sort(orders[-1]), np.arange(len(X)))
     assert (orders[0] != orders[1]).any()
+    if pool_bytes == 2**27:  # blocks of ten rows are taken together
+        assert (np.diff(orders[0][:10]) != 1).any()
 
 
 @pytest.mark.parametrize("fraction", [0.2, 0.9])
