@@ -41,49 +41,6 @@ def test_weighted_logistic_regression(kind):
     assert_allclose(crbm.coef_visible_, np.concatenate(coefs), atol=1e-4)
 
 
-def copies(n, seed=0):
-    """Three outputs that are one fair bit, of which the features tell nothing."""
-    generator = np.random.default_rng(seed)
-    bit = generator.integers(0, 2, (n, 1))
-    return generator.standard_normal((n, 2)), np.repeat(bit, 3, axis=1)
-
-
-@pytest.mark.law
-@pytest.mark.parametrize("inference", ["bp", "mean_field", "cd", "tap"])
-def test_outputs_that_depend_on_each_other_are_learnt(inference):
-    """Independent outputs have a quarter of the mass on the two right rows, at best.
-
-    Over four seeds of each method, eight of "cd", the mass was 0.90 to 0.98, with a standard
-    deviation of at most 0.035, and 97 % of the completions right or more. They are decided exactly:
-    mean field, by which "cd" decides otherwise, had 77 to 100 % right of the same machines.
-    """
-    params = {"n_components": 8, "n_iter": 40, "learning_rate": 0.1, "decision": "joint"}
-    crbm = small(inference=inference, **params).fit(*copies(200))
-    X, Y = copies(200, seed=1)
-    right = [np.exp(crbm.score_samples(X, np.full_like(Y, bit))) for bit in (0, 1)]
-    assert np.mean(right[0] + right[1]) > 0.75
-    holes = Y.astype(float)
-    holes[:, 1:] = np.nan
-    assert (crbm.impute(X, holes) == Y).mean() > 0.9
-
-
-def parity(n, seed=0):
-    """Three outputs that are one bit or its opposite: whether two features have the same sign."""
-    X = np.random.default_rng(seed).uniform(-2, 2, (n, 2))
-    bit = (X[:, 0] * X[:, 1] > 0).astype(int)
-    return X, np.stack([bit, bit, 1 - bit], axis=1)
-
-
-@pytest.mark.law
-@pytest.mark.parametrize("objective", ["likelihood", "margin", "marginal_margin"])
-def test_hidden_units_learn_interactions_of_features(objective):
-    """Logistic regression gets 0.53 to 0.67 of the rows right, and these 0.8 to 0.95."""
-    params = {"n_iter": 20, "n_components": 16, "learning_rate": 0.3}
-    crbm = small(objective=objective, **params).fit(*parity(200))
-    assert crbm.score(*parity(300, seed=1)) > 0.75
-    assert small(**params).set_params(n_components=0).fit(*parity(200)).score(*parity(300)) < 0.72
-
-
 @every
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
 def test_warm_start_continues(objective, inference, momentum):

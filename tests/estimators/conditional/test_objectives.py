@@ -19,7 +19,6 @@ from _conditional_machines import (
     random_machine,
 )
 from _conditional_rbm import holes_in
-from _exact import Exact
 from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
@@ -37,7 +36,6 @@ from skrbm.inference import (
     RelaxedBP,
     propagate,
 )
-from skrbm.machine import Machine
 from skrbm.units import Categorical
 
 EXACT = BeliefPropagation(max_iter=300, tol=1e-28)
@@ -66,21 +64,6 @@ def assert_gradient(machine, name, method, truth, X, Y):
     slopes = differences(lambda m: truth(m, X, Y), machine)
     for part in PARAMETERS:
         assert_allclose(gradient[part], slopes[part], rtol=1e-6, atol=1e-8, err_msg=part)
-
-
-def test_given_features_it_is_an_ordinary_machine():
-    """Eq. (3) of the paper, by the sums of the oracle of all other machines."""
-    machine = random_machine()
-    X, _ = some_rows(machine)
-    given = machine.given(X)
-    for i, x in enumerate(X):
-        thetas = tuple(
-            theta.rows(np.array([i])).map(lambda part: part[0]) for theta in given.thetas
-        )
-        exact, sums = Exact(Machine(given.units, thetas, given.weights)), Sums(machine, x)
-        assert_allclose(exact.log_z, sums.log_z, rtol=1e-12)
-        assert_allclose(exact.mean(0), sums.mean(), rtol=1e-12)
-        assert_allclose(exact.mean(1), sums.hidden_mean(), rtol=1e-12)
 
 
 # ------------------------------------------------------------------- gradients
@@ -150,7 +133,6 @@ def test_perceptron_gradient(unit):
     assert 0 < report["updated"] < 1
 
 
-@pytest.mark.law
 @pytest.mark.parametrize("name", sorted(MARGINS))
 @pytest.mark.parametrize("holes", [False, True])
 def test_margin_gradient(name, holes):
