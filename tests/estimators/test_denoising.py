@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from _estimators import binary_data, log_likelihoods, machine
-from _exact import Exact, Line
+from _exact import Exact
 from _fractional import all_rows
 from _machines import enumerable_pairs, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm import RBM, TAPRBM
-from skrbm.estimators._denoising import BitFlips, NormalNoise, Substitutions, posterior_moments
+from skrbm.estimators._denoising import BitFlips, NormalNoise, posterior_moments
 from skrbm.inference import FIXED_POINTS, TAP, NaiveMeanField
-from skrbm.units import UNITS, Categorical, Theta, log_weight
 
 
 def posterior_means(rbm, Y, p):
@@ -117,9 +116,6 @@ def test_arguments(given, argument):
         machine(TAPRBM, 5, 8).denoise(0.5 * binary_data(), flip_probability=0.1)
 
 
-REAL = [kind for kind in UNITS if UNITS[kind].values is None]
-
-
 PAIRS = [pair for pair in enumerable_pairs() if pair[1] == "bernoulli"]
 CASES = [
     pytest.param(name, kinds, id="-".join((name, *kinds)))
@@ -164,59 +160,6 @@ def posterior(name, machine, noise, Y):
     tilted = machine.tilted(0, *noise.evidence(machine.units[0], Y))
     method = replace(FIXED_POINTS[name], damping=0.3, tol=1e-28)
     return posterior_moments(method, tilted, [np.full(Y.shape, 0.4)], 3000)
-
-
-@pytest.mark.parametrize("p", [1e-300, 0.01, 0.3, 0.5])
-def test_field_of_flips_is_bayes_rule(p):
-    """Posterior of a bit with prior mean m: m P(y | 1) over the sum of both cases."""
-    m, Y = np.array([0.0, 0.2, 0.7, 1.0]), np.array([[0.0] * 4, [1.0] * 4])
-    unit, noise = UNITS["bernoulli"](), BitFlips(p)
-    with np.errstate(divide="ignore"):
-        prior = Theta(np.log(m) - np.log1p(-m))
-    mean = unit.mean(unit.tilt(prior, *noise.evidence(unit, Y)))
-    one, zero = np.where(Y == 1, 1 - p, p), np.where(Y == 1, p, 1 - p)
-    expected = m * one / (m * one + (1 - m) * zero)
-    assert_allclose(mean, expected, rtol=1e-10, atol=1e-16)  # to a rounding of 1
-
-
-@pytest.mark.parametrize("p", [0.1, 0.9])
-def test_evidence_of_substitutions_is_bayes_rule(p):
-    """For sites of three values and of one."""
-    unit, theta = Categorical((3, 1)), Theta(np.log([0.2, 0.3, 0.5, 1.0]))
-    evidence = Substitutions(p).evidence(unit, np.array([[0.0, 1, 0, 1]]))
-    expected = np.array([0.2, 0.3, 0.5]) * np.where(np.arange(3) == 1, 1 - p, p / 2)
-    mean = unit.mean(unit.tilt(theta, *evidence))[0]
-    assert_allclose(mean, [*expected / expected.sum(), 1])
-
-
-@pytest.mark.parametrize("kind", REAL)
-@pytest.mark.parametrize("s", [1e-4, 0.1, 10.0])
-def test_terms_of_normal_noise_are_bayes_rule(kind, s):
-    """The prior on quadrature nodes, weighted with the normal density of y - x."""
-    machine = random_machine((kind, "bernoulli"), (5, 2), 0)
-    unit, theta, noise = machine.units[0], machine.thetas[0], NormalNoise(s)
-    Y = np.array([[-0.5, 0.0, 0.3, 0.8, 1.2]])
-    tilted = unit.tilt(theta, *noise.evidence(machine.units[0], Y))
-    mean, variance = unit.mean_variance(tilted)
-    for i, y in enumerate(Y[0]):
-        own = theta.map(lambda part, i=i: part[i])
-        line = Line(own.field, own.precision, unit.bounds, *own[2:5])
-        # Midpoints about the place of the support that is nearest to y, and the atom if any.
-        nearest = np.clip(y, *unit.bounds)
-        reach = nearest + 12 * np.sqrt(s) * np.linspace(-1, 1, 100001)
-        reach = np.unique(np.clip(reach, line.points.min(), line.points.max()))
-        x = 0.5 * (reach[1:] + reach[:-1])
-        log_p = log_weight(
-            theta._replace(spike=None).map(lambda part, i=i: part[i : i + 1]), x[:, None]
-        )
-        log_p += np.log(np.diff(reach)) - (y - x) ** 2 / (2 * s)
-        if own.spike is not None:
-            x, log_p = np.append(x, 0.0), np.append(log_p + own.spike, -(y**2) / (2 * s))
-        weights = np.exp(log_p - log_p.max())
-        weights /= weights.sum()
-        expected = weights @ x
-        assert_allclose(mean[0, i], expected, rtol=1e-5, atol=1e-7)
-        assert_allclose(variance[0, i], weights @ (x - expected) ** 2, rtol=1e-4)
 
 
 @pytest.mark.parametrize(("name", "kinds"), CASES)
