@@ -133,14 +133,6 @@ def log_likelihoods(rbm, X):
     return unnormalised(X) - logsumexp(unnormalised(all_rows(W.shape[1])))
 
 
-def conditional_means(rbm, x):
-    """E[v | the entries of x that are not NaN], by a sum over the configurations that agree."""
-    V = all_rows(x.size)
-    V = V[(np.isnan(x) | (V == x)).all(axis=1)]
-    log_p = log_likelihoods(rbm, V)
-    return np.exp(log_p - logsumexp(log_p)) @ V
-
-
 def machine(
     Estimator, n_components=3, n_features=4, seed=0, strength=1.0, dtype=np.float64, **params
 ):
@@ -171,26 +163,6 @@ def noisy_patterns(n, seed=0):
     generator = np.random.default_rng(seed)
     X = PATTERNS[generator.integers(len(PATTERNS), size=n)]
     return np.abs(X - (generator.random(X.shape) < FLIP))
-
-
-def law_of_noisy_patterns():
-    """All 4096 rows and their probabilities."""
-    V = all_rows(12)
-    distance = np.abs(V[:, None] - PATTERNS).sum(axis=2)
-    return V, (FLIP**distance * (1 - FLIP) ** (12 - distance)).mean(axis=1)
-
-
-def divergence_from_noisy_patterns(log_likelihood):
-    """KL(law of the patterns || model) in nats, exactly; independent bits have 3.92."""
-    V, p = law_of_noisy_patterns()
-    return float(p @ (np.log(p) - log_likelihood(V)))
-
-
-def independent_bits(V):
-    """Log-likelihood of the best model of independent bits for the noisy patterns."""
-    rows, p = law_of_noisy_patterns()
-    mean = p @ rows
-    return (V * np.log(mean) + (1 - V) * np.log(1 - mean)).sum(axis=1)
 
 
 def targets(n):

@@ -1,9 +1,6 @@
 """Checkpoints: fits that were interrupted end as those that were not, to the last bit."""
 
 import os
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -197,37 +194,3 @@ def test_tensors(name, tmp_path):
     unbroken = estimator.set_callbacks(Checkpoint(tmp_path, keep=100)).fit(*data)
     for path in files(tmp_path):
         assert_same(attributes(resume(path, *data)), attributes(unbroken))
-
-
-PROGRAM = """
-import sys
-import numpy as np
-from skrbm import RBM
-from skrbm.persistence import Checkpoint, resume
-
-X = (np.random.default_rng(0).random((400, 40)) < 0.3).astype(float)
-checkpoint = Checkpoint(sys.argv[1])
-try:
-    rbm = resume(checkpoint.folder, X, callbacks=[checkpoint])
-except FileNotFoundError:
-    rbm = RBM(30, n_iter=60, random_state=0).set_callbacks(checkpoint).fit(X)
-"""
-
-
-@pytest.mark.law
-def test_a_script_that_is_killed_and_run_again(tmp_path, monkeypatch):
-    """It ends as the one that was not, which here runs in another process."""
-    command = [sys.executable, "-W", "error", "-c", PROGRAM, str(tmp_path)]
-    with subprocess.Popen(command) as process:
-        while not (tmp_path / "checkpoint-000009.npz").exists():
-            assert process.poll() is None
-            time.sleep(0.003)
-        process.kill()
-    assert 8 <= load(files(tmp_path)[-1]).n_iter_ < 60
-    monkeypatch.setattr(sys, "argv", ["", str(tmp_path)])
-    found = [{}, {}]
-    exec(PROGRAM, found[0])
-    monkeypatch.setattr(sys, "argv", ["", str(tmp_path / "unbroken")])
-    exec(PROGRAM, found[1])
-    assert_same(*(attributes(names["rbm"]) for names in found))
-    assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]

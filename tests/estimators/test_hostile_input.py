@@ -2,14 +2,12 @@
 
 import inspect
 import pickle
-import tracemalloc
 import warnings
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-import scipy.sparse as sp
 from _estimators import ESTIMATORS, binary_data, quick, small, targets
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_wine
@@ -150,20 +148,6 @@ def test_a_machine_without_hidden_units_answers_or_says_why_not():
 
 
 # ------------------------------------------------------------------ time, memory, failures
-
-
-@pytest.mark.law
-def test_wide_sparse_data_take_little_memory():
-    """A dense copy of all rows would take 800 MB, and one of each of 100 chains as much."""
-    n, places = 10**6, np.random.default_rng(0).integers(10**6, size=(100, 50))
-    X = sp.csr_array((np.ones(5000), (np.repeat(np.arange(100), 50), places.ravel())), (100, n))
-    tracemalloc.start()
-    try:
-        RBM(2, n_iter=1, random_state=0).fit(X)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 1.2e9
 
 
 # ---------------------------------------------------------------------- learning that diverges

@@ -141,23 +141,6 @@ def test_topics_are_learnt(params):
     assert rbm.perplexity(new) < 0.85 * alone
 
 
-@pytest.mark.law
-def test_long_documents_are_learnt_although_their_chains_do_not_mix():
-    """By the documents' own mixture of topics.
-
-    Over 25 seeds of data and of fits the logarithm of the ratio of perplexities is 0.25 on average,
-    with a standard deviation of 0.10; without exchanges between lengths it is 0.85 at least.
-    """
-    generator, n_topics, n_words = np.random.default_rng(0), 6, 30
-    words = generator.dirichlet(np.full(n_words, 0.1), n_topics)
-    about = words[generator.integers(n_topics, size=400)]
-    X = generator.multinomial(generator.integers(40, 160, 400), about)
-    new = X[200:]
-    of_topics = logsumexp(new @ np.log(words.T + 1e-300) - np.log(n_topics), axis=1)
-    rbm = ReplicatedSoftmaxRBM(8, n_iter=60, batch_size=25, random_state=0).fit(X[:200])
-    assert rbm.perplexity(new) < 2 * np.exp(-of_topics.sum() / new.sum())
-
-
 @pytest.mark.parametrize("n_components", [4, 14])  # by an exact log Z, and by an estimate
 def test_a_fit_that_is_worse_than_independent_words_warns(n_components):
     X = topics(300)

@@ -11,9 +11,6 @@ import pytest
 from _estimators import (
     all_rows,
     binary_data,
-    divergence_from_noisy_patterns,
-    independent_bits,
-    noisy_patterns,
     parameters,
     small,
 )
@@ -139,22 +136,3 @@ def test_solutions_are_compared_with_an_exact_log_z(strength):
 
 
 # -------------------------------------------------------------------------- learning
-
-
-@pytest.mark.law
-@pytest.mark.parametrize(
-    "method, bound",
-    [
-        (TAP(max_iter=2, n_starts=20), 0.5),
-        (TAP(max_iter=50, tol=1e-6, damping=0.5, n_starts=20, start="data"), 0.5),
-        ("tap3", 0.5),
-        ("naive_mean_field", 1.5),
-    ],
-)
-def test_learns_a_known_law(method, bound):
-    """Exact divergences in nats; bounds are about twice what several seeds reach."""
-    X = noisy_patterns(1000)
-    settings = {"learning_rate": 0.2, "schedule": "linear", "n_iter": 30, "batch_size": 50}
-    rbm = small(TAPRBM, n_components=8, inference=method, **settings).fit(X)
-    assert divergence_from_noisy_patterns(rbm.score_samples) < bound
-    assert divergence_from_noisy_patterns(independent_bits) > 3.9
