@@ -142,12 +142,6 @@ def test_against_mpmath(dtype):
     assert_accurate(*draws(400, np.random.default_rng(0), dtype))
 
 
-@pytest.mark.slow
-@dtypes
-def test_against_mpmath_at_many_points(dtype):
-    assert_accurate(*draws(10_000, np.random.default_rng(1), dtype))
-
-
 @dtypes
 def test_results_are_possible_everywhere(dtype):
     U, V, lo, hi = draws(100_000, np.random.default_rng(2), dtype)
