@@ -9,9 +9,8 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from _exact import Exact, clamped, free_energy, log_base, log_likelihood
+from _exact import Exact, clamped, free_energy, log_base
 from _machines import (
-    differences,
     enumerable_pairs,
     further_statistics,
     gradient,
@@ -119,30 +118,6 @@ def test_conditional_of_every_layer_given_its_neighbours(kinds):
 
 
 # Learning is moment matching.
-
-
-def exact_moments(machine):
-    """The machine's moments by enumeration."""
-    exact = Exact(machine)
-    means = tuple(exact.mean(l)[None] for l in range(2))
-    variances = tuple(exact.variance(l)[None] for l in range(2))
-    further = tuple(
-        tuple(exact.statistic(name, l)[None] for name in names) or None
-        for l, names in enumerate(map(further_statistics, machine.thetas))
-    )
-    correlation = exact.pair(0) - means[1].T @ means[0]
-    return Moments((Block(means, variances, 1.0, None, further),), ((0, correlation),))
-
-
-@pytest.mark.wide
-@pairs
-def test_gradient_of_the_weighted_log_likelihood(kinds):
-    machine = make(kinds, scale=0.6)
-    X, weights = rows(machine, 3)[0], np.array([0.2, 0.7, 0.1])
-    parts = gradient(machine, data_moments(machine, X, weights) - exact_moments(machine))
-    for part, (name, values, put) in zip(parts, parameters(machine), strict=True):
-        slopes = differences(lambda m: weights @ log_likelihood(m, X), values, put, 1e-4)
-        assert_allclose(part, slopes, rtol=1e-6, atol=1e-7, err_msg=name)
 
 
 @pairs
