@@ -39,7 +39,6 @@ binary = pytest.mark.parametrize("RBM", BINARY)
 
 @pytest.fixture(params=OTHER_LIBRARIES)
 def library(request):
-    pytest.importorskip("array_api_compat")
     return pytest.importorskip(request.param)
 
 

@@ -24,7 +24,6 @@ from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, AdaptiveTAP, Gibbs, GibbsLangevin
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("array_api_compat")
 from _second_device import NAME, second_device  # noqa: E402
 
 pytestmark = [

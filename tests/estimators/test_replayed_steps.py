@@ -21,7 +21,6 @@ from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, Gibbs, GibbsLangevin
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("array_api_compat")
 from _recorded import recorded_on_the_processor  # noqa: E402
 
 from skrbm.arrays._replay import Replayed  # noqa: E402

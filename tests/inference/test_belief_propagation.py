@@ -170,8 +170,6 @@ LONG_WAYS = [
 @pytest.mark.parametrize("numbers", LONG_WAYS)
 @pytest.mark.parametrize("tol", [0.0, 1e-8])
 def test_messages_arrive_through_units_whose_means_stand_still(library, numbers, tol):
-    if library != "numpy":
-        pytest.importorskip("array_api_compat")
     xp, (k, w, *fields) = pytest.importorskip(library), numbers
     near, far, between, centre = map(float, fields)
     W = np.zeros((k + 1, 2 * k))
@@ -330,8 +328,6 @@ def test_from_a_tap_solution_propagation_ends_where_it_does_from_the_fields():
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_small_weights_need_no_messages(library):
     """Up to the tolerance, which the third order of TAP's expansion measures."""
-    if library != "numpy":
-        pytest.importorskip("array_api_compat")
     xp = pytest.importorskip(library)
     generator = np.random.default_rng(0)
     W = 0.36 * generator.standard_normal((40, 60))
@@ -400,8 +396,6 @@ def test_an_expansion_is_not_trusted_where_symmetry_hides_its_error():
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_array_libraries(library, product, start, dtype):
-    if library != "numpy":
-        pytest.importorskip("array_api_compat")
     xp = pytest.importorskip(library)
     arrays = many(dtype=np.dtype(dtype))
     kwargs = {"product": product, "start": start, "damping": 0.2}

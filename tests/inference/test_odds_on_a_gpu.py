@@ -12,7 +12,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 pytestmark = pytest.mark.arrays
 torch = pytest.importorskip("torch")
-pytest.importorskip("array_api_compat")
 pytest.importorskip("triton")
 
 from _libraries import GPU  # noqa: E402

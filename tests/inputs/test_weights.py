@@ -15,7 +15,6 @@ LEVEL = 1e-6
 
 def foreign(name):
     def make(X):
-        pytest.importorskip("array_api_compat")
         return pytest.importorskip(name).asarray(X)
 
     return pytest.param(make, id=name, marks=pytest.mark.arrays)

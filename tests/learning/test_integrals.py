@@ -23,8 +23,6 @@ def rows(n=300):
 )
 def test_learning_without_settings_keeps_an_integral(hidden, part, library):
     """Longer steps lose it, and are taken back; a part of what correlations tell is learnt."""
-    if library != "numpy":
-        pytest.importorskip("array_api_compat")
     xp = pytest.importorskip(library)
     X, score = rows(), []
     for n_iter in (0, 40):

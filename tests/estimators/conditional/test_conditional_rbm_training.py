@@ -126,7 +126,6 @@ def test_degenerate_data(objective, inference, n_components):
 @every
 def test_other_libraries_learn_and_say_the_same(name, objective, inference):
     """As NumPy does with the parameters that are learnt there."""
-    pytest.importorskip("array_api_compat")
     xp = pytest.importorskip(name)
     X, Y = data(n=30)
     Z, holes = xp.asarray(X), xp.asarray(holes_in(Y.astype(float)))
