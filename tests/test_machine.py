@@ -9,7 +9,7 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from _exact import Exact, clamped, free_energy, log_base
+from _exact import Exact, free_energy, log_base
 from _machines import (
     enumerable_pairs,
     further_statistics,
@@ -25,7 +25,6 @@ from skrbm.machine import (
     Moments,
     _energy,
     conditional,
-    data_moments,
     energy,
     has_integral,
     interpolate,
@@ -120,18 +119,6 @@ def test_conditional_of_every_layer_given_its_neighbours(kinds):
 # Learning is moment matching.
 
 
-@pairs
-def test_data_moments_are_conditional_expectations(kinds):
-    machine = make(kinds)
-    X = rows(machine, 4)[0]
-    moments = data_moments(machine, X)
-    held = clamped(machine, X)
-    (block,) = moments.blocks
-    assert_allclose(block.means[1], [exact.mean(1) for exact in held], rtol=1e-10)
-    pair = moments.add_pair(machine, 0, np.zeros((3, 4)), 1.0)
-    assert_allclose(pair, np.mean([exact.pair(0) for exact in held], axis=0), rtol=1e-10)
-
-
 def random_moments(machine, n_blocks=2, pair=True, matrix=True, seed=0):
     """Moments with everything they can have, and the dense expectations of each weight matrix."""
     generator = np.random.default_rng(seed)
@@ -174,21 +161,6 @@ def test_add_pair_accumulates_every_part_in_the_weights_that_it_reads(kinds, pai
         expected = 0.9 * W + 0.3 * dense_pair(machine, moments, l)
         assert moments.add_pair(machine, l, W, 0.3, 0.9) is W
         assert_allclose(W, expected, rtol=1e-12)
-
-
-def test_statistics_weigh_the_blocks():
-    machine = make(("gaussian", "bernoulli"))
-    moments = random_moments(machine)
-    field = sum(block.weight * block.means[0].sum(axis=0) for block in moments.blocks)
-    second = sum(
-        block.weight * (block.means[0] ** 2 + block.variances[0]).sum(axis=0)
-        for block in moments.blocks
-    )
-    statistics = moments.statistics(machine.units[0], 0)
-    assert_allclose(statistics.field, field)
-    assert_allclose(statistics.precision, -0.5 * second)
-    hidden = moments.statistics(machine.units[1], 1)
-    assert hidden.precision is None
 
 
 @few_shapes

@@ -7,15 +7,14 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from _estimators import BINARY, RBMS, binary_data, log_likelihoods, parameters, small
+from _estimators import RBMS, binary_data, parameters, small
 from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 
 from skrbm import RBM, BernoulliRBM
 from skrbm._schedules import SCHEDULES
-from skrbm.learning import EarlyStopping, LikelihoodMonitor, MomentLearner
+from skrbm.learning import MomentLearner
 
 every = pytest.mark.parametrize("RBM", RBMS)
-binary = pytest.mark.parametrize("RBM", BINARY)
 
 
 def counted_steps(monkeypatch, before=lambda n: None):
@@ -58,36 +57,6 @@ def test_schedules(RBM, schedule, monkeypatch):
 
 
 # ------------------------------------------------------------------ early stopping
-
-
-def watched_split(monkeypatch):
-    """Record the rows that each fit is trained on, and those set aside, with their weights."""
-    seen, original = [], LikelihoodMonitor.__init__
-
-    def spy(self, density, phase, rows, train, validation, *args, **kwargs):
-        seen.append([(rows[part], rows.weights_of(part)) for part in (train, validation)])
-        original(self, density, phase, rows, train, validation, *args, **kwargs)
-
-    monkeypatch.setattr(LikelihoodMonitor, "__init__", spy)
-    return seen
-
-
-@binary
-def test_early_stopping_records_what_it_watches(RBM, monkeypatch):
-    """One epoch, so that the parameters that were measured are those that are published."""
-    X = binary_data(n=100)
-    rbm = small(RBM, n_iter=1, early_stopping=EarlyStopping(validation_fraction=0.3, tol=100.0))
-    trained = watched_split(monkeypatch)
-    rbm.fit(X)
-    (train, n_train), (validation, n_validation) = trained[0]
-    assert not {*map(tuple, train)} & {*map(tuple, validation)}  # no row is on both sides
-    assert n_validation.sum() - n_validation[-1] < 30 <= n_validation.sum()
-    train = np.repeat(train, n_train.astype(int), axis=0)
-    validation = np.repeat(validation, n_validation.astype(int), axis=0)
-    both = np.concatenate([train, validation])
-    assert_array_equal(both[np.lexsort(both.T)], X[np.lexsort(X.T)])
-    for name, part in (("score", validation), ("log_likelihood", train)):
-        assert_allclose(rbm.history_[name], [log_likelihoods(rbm, part).mean()], rtol=1e-9)
 
 
 # ----------------------------------------------------------------------- callbacks

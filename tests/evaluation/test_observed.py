@@ -59,12 +59,6 @@ def test_sums_are_exact(kinds):
         assert_exact(machine, X[:3], OBSERVED[:3], rows[:3])
 
 
-@pytest.mark.parametrize("hidden", ["bernoulli", "gaussian"])
-def test_sums_over_sites_are_exact(hidden):
-    machine, X, observed = with_sites(hidden=hidden)
-    assert_exact(machine, X, observed, oracles(machine, X, observed))
-
-
 def test_sums_stop_at_the_number_of_units_that_is_allowed():
     machine, X, _ = problem(("bernoulli", "bernoulli"), 4)
     assert_array_equal(exact_sums(machine, X[:3], OBSERVED[:3], max_units=2)[2], [1, 0, 1])
@@ -107,15 +101,6 @@ def test_a_standard_error_that_is_missed_warns():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         annealed(machine, X[:3], OBSERVED[:3], Accuracy(np.inf, 4, (2,)))
-
-
-def test_rows_of_deep_machines_are_summed():
-    """Where what is missing and the hidden layers have few configurations."""
-    machine = random_machine(("bernoulli",) * 3, (5, 3, 2), 2, 0.7)
-    X = Exact(machine).sample(np.random.default_rng(1), len(OBSERVED))[0]
-    rows = np.where(OBSERVED, X, np.nan)
-    expected = [row.log_z for row in oracles(machine, X, OBSERVED)]
-    assert_allclose(Density(machine).log_weight(rows, SEED)[:3], expected[:3], rtol=1e-10)
 
 
 def test_the_density_of_what_is_observed_has_its_own_units_of_measure():

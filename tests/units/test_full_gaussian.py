@@ -433,13 +433,6 @@ def test_fit_beats_one_normal_distribution(fitted):
     assert_allclose(fitted.precision_visible_, fitted.precision_visible_.T)
 
 
-def test_fit_does_not_depend_on_units_of_measure(fitted):
-    units = np.array([3.0, 0.1, 50.0, 1.0])
-    other = RBM(3, visible=FULL, random_state=0, n_iter=60).fit(correlated() * units)
-    moved = other.score(correlated() * units) + np.log(units).sum()
-    assert_allclose(moved, fitted.score(correlated()), atol=0.05)
-
-
 def test_fit_with_missing_values():
     X, generator = correlated(), np.random.default_rng(0)
     holes = np.where(generator.random(X.shape) < 0.2, np.nan, X)
