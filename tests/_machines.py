@@ -7,7 +7,7 @@ import numpy as np
 from _exact import kinds
 
 from skrbm.machine import Machine
-from skrbm.units import UNITS, joined
+from skrbm.units import UNITS, Bernoulli, Theta, joined
 
 
 def random_theta(unit, n, generator, dtype=np.float64, spread=1.0):
@@ -49,6 +49,16 @@ def random_machine(kinds, sizes, seed, strength=0.5, spread=1.0, dtype=np.float6
         for below, above in itertools.pairwise(sizes)
     )
     return Machine(units, thetas, weights, scale)
+
+
+def two_modes(n_visible=8, n_hidden=4, strength=3.0):
+    """A machine of two modes, all units 0 or all 1, which Gibbs sampling hardly moves between.
+
+    So it is for a strength of 3.
+    """
+    W = np.full((n_hidden, n_visible), strength)
+    thetas = (Theta(-W.sum(axis=0) / 2), Theta(-W.sum(axis=1) / 2))
+    return Machine((Bernoulli(), Bernoulli()), thetas, (W,))
 
 
 def with_strength(machine, factor):

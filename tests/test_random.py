@@ -34,16 +34,12 @@ def drawn_like(x, reference, shape):
     return to_numpy(x).astype(np.float64)
 
 
-def test_uniform(reference):
-    x = drawn_like(make_rng(0, reference).uniform((N, 3)), reference, (N, 3))
-    assert ((x >= 0) & (x < 1)).all()
-    assert stats.kstest(x.ravel(), stats.uniform.cdf).pvalue > LEVEL
-    assert np.abs(np.corrcoef(x.T) - np.eye(3)).max() < 5.5 / np.sqrt(N)
-
-
-def test_normal(reference):
-    x = drawn_like(make_rng(0, reference).normal((N, 3)), reference, (N, 3))
-    assert stats.kstest(x.ravel(), stats.norm.cdf).pvalue > LEVEL
+@pytest.mark.parametrize("name, law", [("uniform", stats.uniform), ("normal", stats.norm)])
+def test_uniform_and_normal_numbers(reference, name, law):
+    x = drawn_like(getattr(make_rng(0, reference), name)((N, 3)), reference, (N, 3))
+    low, high = law.support()
+    assert ((x >= low) & (x < high)).all()
+    assert stats.kstest(x.ravel(), law.cdf).pvalue > LEVEL
     assert np.abs(np.corrcoef(x.T) - np.eye(3)).max() < 5.5 / np.sqrt(N)
 
 

@@ -19,6 +19,7 @@ from _estimators import (
     visible_means,
 )
 from _exact import Exact, free_energy, log_likelihood
+from _fractional import row_numbers
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
@@ -137,11 +138,6 @@ def test_predict_is_the_most_probable_configuration(RBM):
 
 
 # ------------------------------------------------------------------------ sampling
-
-
-def row_numbers(V):
-    """The number of each row in ``all_rows``."""
-    return (V @ 2 ** np.arange(V.shape[1])).astype(int)
 
 
 @binary

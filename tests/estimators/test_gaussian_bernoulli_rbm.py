@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from _exact import Exact
+from _fractional import all_rows
 from _machines import slopes_of
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
@@ -29,20 +30,16 @@ def known(**params):
     return GaussianBernoulliRBM.from_parameters(C, B, MU, VARIANCES, random_state=0, **params)
 
 
-def hidden_rows():
-    return ((np.arange(8)[:, None] >> np.arange(3)) & 1).astype(float)
-
-
 def log_joint(V, C=C, b=B, mean=MU, variances=VARIANCES):
     """-E(v, h) of Eq. 1 for each row and each configuration."""
-    H = hidden_rows()
+    H = all_rows(3)
     own = -0.5 * ((V - mean) ** 2 / variances).sum(axis=1)
     return own[:, None] + (V / variances) @ C.T @ H.T + H @ b
 
 
 def log_z(C=C, b=B, mean=MU, variances=VARIANCES):
     """The closed form: a mixture of 8 normal laws."""
-    H = hidden_rows()
+    H = all_rows(3)
     means = mean + H @ C
     exponent = H @ b + ((means**2 - mean**2) / (2 * variances)).sum(axis=1)
     return logsumexp(exponent) + 0.5 * np.log(2 * np.pi * variances).sum()

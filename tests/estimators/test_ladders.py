@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from _machines import bits
+from _fractional import all_rows
+from _machines import bits, two_modes
 from numpy.testing import assert_array_equal
 from scipy.special import ndtr, softmax
 
@@ -26,12 +27,6 @@ def fitted():
     return RBM(6, inference=Gibbs(start="tempered"), **settings).fit(bits())
 
 
-def two_modes(strength=3.0, **params):
-    """A machine of two modes of equal weight, that Gibbs sampling does not move between."""
-    W = np.full((4, 8), strength)
-    return BernoulliRBM.from_parameters(W, -W.sum(1) / 2, -W.sum(0) / 2, random_state=0, **params)
-
-
 @pytest.fixture(scope="module")
 def by_solutions():
     settings = {"batch_size": 50, "n_iter": 60, "learning_rate": 0.2, "random_state": 0}
@@ -43,7 +38,7 @@ def test_a_ladder_of_a_fit_by_fixed_points(by_solutions):
 
     So are all four shares with a probability of 2e-6.
     """
-    rbm, states = by_solutions, ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(float)
+    rbm, states = by_solutions, all_rows(8)
     assert len(rbm.ladder_) > 2 and rbm.ladder_.machines[0].scale == 0
     assert rbm.ladder_.machines[-1].weights[0] is rbm.components_
     assert set(rbm.history_) >= {"exchange", "n_rungs", "n_sweeps"}
@@ -123,7 +118,9 @@ def test_a_ladder_of_real_units_in_units_of_measure(real):
 
 def test_samples_along_a_ladder_reach_modes_that_gibbs_sampling_does_not():
     """Half of 400 samples are in each mode, within 5 standard deviations of 0.025."""
-    rbm, start = two_modes(), np.zeros((400, 8))
+    machine, start = two_modes(), np.zeros((400, 8))
+    biases = [theta.field for theta in machine.thetas[::-1]]
+    rbm = BernoulliRBM.from_parameters(machine.weights[0], *biases, random_state=0)
     stuck = rbm.sample(400, init=start, method="gibbs", random_state=0)
     assert (stuck.mean(axis=1) < 0.5).all()
     for method in ("tempering", Tempering(8)):

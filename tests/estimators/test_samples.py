@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from _fractional import all_rows
 from scipy.special import expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
@@ -20,7 +21,7 @@ def two_modes(n_visible=24, n_hidden=12, seed=0):
 def share_of_ones(rbm):
     """The probability that most bits are 1: given the hidden units, nearly all or none are."""
     n = rbm.components_.shape[0]
-    H = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
+    H = all_rows(n)
     fields = H @ rbm.components_ + rbm.intercept_visible_
     log_p = H @ rbm.intercept_hidden_ + np.logaddexp(0, fields).sum(axis=1)
     p = np.exp(log_p - logsumexp(log_p))

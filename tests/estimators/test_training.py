@@ -132,11 +132,7 @@ OPTIONS += [(RBM, {"early_stopping": True}) for RBM in RBMS]
 @pytest.mark.parametrize("RBM, params", OPTIONS)
 @pytest.mark.parametrize(
     "dtype, item",
-    [
-        (np.float32, 4),
-        pytest.param(np.uint8, 4, marks=pytest.mark.arrays),
-        pytest.param(np.float64, 8, marks=pytest.mark.arrays),
-    ],
+    [(np.float32, 4), (np.uint8, 4), (np.float64, 8)],
 )
 def test_memory_of_a_fit_on_dense_data(RBM, params, dtype, item):
     """Beside X itself: ten times parameters and batch, an index of the rows, and 2 MB.

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from _estimators import Interruption
+from _fractional import all_rows
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
@@ -26,7 +27,7 @@ from skrbm.exceptions import DataRangeWarning
 from skrbm.inference import Gibbs
 
 N_BITS = 5
-STATES = np.array(list(itertools.product([0.0, 1.0], repeat=N_BITS)))
+STATES = all_rows(N_BITS)
 SMALL_TABLE = TabularRBM(3, n_iter=2, random_state=0)
 
 

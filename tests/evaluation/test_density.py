@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from _fractional import all_rows
 from _machines import random_machine
 from numpy.testing import assert_allclose
 from scipy.special import logsumexp
@@ -30,7 +31,7 @@ def make(strength=0.5):
 
 def mixture(machine):
     """Weights (not normalised, in logarithms), means and deviations of the 16 components of v."""
-    H = ((np.arange(16)[:, None] >> np.arange(4)) & 1).astype(float)
+    H = all_rows(4)
     own, hidden = machine.thetas
     fields = own.field + H @ machine.weights[0]
     log_weights = H @ hidden.field + 0.5 * (fields**2 / own.precision).sum(axis=1)

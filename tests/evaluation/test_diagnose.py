@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from _exact import Exact, free_energy
+from _fractional import all_rows
 from _machines import enumerable_pairs, random_machine
 from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
@@ -99,8 +100,7 @@ def test_ladders_with_gaps_or_few_round_trips_are_not_connected(n_rungs, options
 def test_the_time_of_a_machine_is_that_of_its_transition_matrix():
     """A chain of two modes: 1 + 2 sum_t rho_t by powers of the matrix; 5 standard errors."""
     machine = two_modes(5.0, 3)
-    V = ((np.arange(8)[:, None] >> np.arange(3)) & 1).astype(float)
-    H = ((np.arange(4)[:, None] >> np.arange(2)) & 1).astype(float)
+    V, H = all_rows(3), all_rows(2)
     own, hidden = machine.thetas
     weights = np.exp(V @ own.field + (H @ hidden.field)[:, None] + H @ machine.weights[0] @ V.T)
     step = (weights / weights.sum(axis=0)).T @ (weights / weights.sum(axis=1)[:, None])

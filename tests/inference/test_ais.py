@@ -4,12 +4,12 @@ Seeds are fixed. An estimate within 5 standard errors of the truth: the probabil
 not is 6e-7 where the error is normal, as it is for the many chains used here.
 """
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from _exact import Exact
+from _fractional import all_rows
 from _machines import enumerable_pairs, random_machine, random_theta, with_strength
 from numpy.testing import assert_allclose
 from scipy.special import expit, logsumexp
@@ -87,7 +87,7 @@ def test_a_mode_that_is_far_from_the_own_units_counts():
     W = 1.0 + 0.05 * np.random.default_rng(0).normal(size=(12, 24))
     thetas = Theta(np.full(24, -6.0)), Theta(np.full(12, -12.0))
     machine = Machine((Bernoulli(), Bernoulli()), thetas, (W,))
-    H = np.array(list(itertools.product([0.0, 1.0], repeat=12)))
+    H = all_rows(12)
     exact = logsumexp(H @ thetas[1].field + np.logaddexp(0, thetas[0].field + H @ W).sum(axis=1))
     found = AIS().log_partition(machine, make_rng(0, W))
     assert abs(found.value - exact) < 6 * found.std < 0.4
@@ -176,7 +176,7 @@ def test_coverage_of_95_percent_intervals(strength, run):
     the mean of the fields. With deviations of 4 and 8 chains miss modes, and intervals hold less
     often.
     """
-    n_covered, hidden = 0, np.array(list(itertools.product([0.0, 1.0], repeat=8)))
+    n_covered, hidden = 0, all_rows(8)
     for seed in range(100):
         generator = np.random.default_rng(seed)
         W = strength * generator.standard_normal((8, 10))

@@ -74,21 +74,6 @@ def test_machines_between_two_with_other_weights(base, machine, resample):
     assert_mean(sums, exact.mean(0))
 
 
-@resampling
-def test_deep_machines(resample):
-    assert_unbiased(DEEP, resample=resample)
-
-
-def test_a_way_back_has_the_ratio_of_the_partition_functions():
-    exact, free, ratios = Exact(DEEP), Exact(uncoupled(DEEP)), []
-    for seed in range(30):
-        layers = [x.astype(float) for x in exact.sample(np.random.default_rng(seed), 200)]
-        rng = make_rng(seed, DEEP.weights[0])
-        found = anneal(DEEP, uncoupled(DEEP), BETAS[::-1], layers, rng)
-        ratios.append(np.exp(found.log_weights + exact.log_z - free.log_z).mean())
-    assert_mean(ratios, 1.0)
-
-
 def test_rows_without_a_weight_are_not_drawn():
     rows = np.arange(4.0)[:, None]
     drawn = resampled(rows, np.array([np.nan, 0.0, -np.inf, 0.0]), make_rng(0, rows))

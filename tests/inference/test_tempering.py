@@ -11,7 +11,7 @@ import pytest
 from _distributions import LEVEL, assert_joint_distribution, exact_chains
 from _exact import Exact
 from _fractional import all_rows, fractional_machine, row_numbers
-from _machines import random_machine
+from _machines import random_machine, two_modes
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
@@ -66,13 +66,6 @@ def mixed(kinds, part):
     )
     W = first.weights[0] + part * (second.weights[0] - first.weights[0])
     return Machine(first.units, thetas, (W,))
-
-
-def two_modes(n_visible=8, n_hidden=4, strength=3.0):
-    """A machine of two modes, all units 0 or all 1, which Gibbs sampling hardly moves between."""
-    W = np.full((n_hidden, n_visible), strength)
-    thetas = (Theta(-W.sum(axis=0) / 2), Theta(-W.sum(axis=1) / 2))
-    return Machine((Bernoulli(), Bernoulli()), thetas, (W,))
 
 
 def rng_of(machine, seed=0):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from _distributions import assert_joint_distribution, exact_chains
 from _exact import Exact
-from _machines import enumerable_pairs, random_machine
+from _machines import enumerable_pairs, random_machine, two_modes
 from numpy.testing import assert_array_equal
 
 from skrbm.arrays import make_rng
@@ -17,8 +17,6 @@ from skrbm.inference import Gibbs, GibbsLangevin, Ladder, Langevin
 from skrbm.learning import CHAINS
 from skrbm.learning._chains import Run
 from skrbm.learning._tempered import Tempered
-from skrbm.machine import Machine
-from skrbm.units import Bernoulli, Theta
 
 PAIRS = enumerable_pairs()
 
@@ -71,16 +69,9 @@ def test_a_batch_leaves_the_distribution_invariant(kinds):
     assert_joint_distribution(Exact(machine), state.chains.layers)
 
 
-def two_modes(strength):
-    """Two modes, all units 0 or all 1, between which Gibbs sampling hardly moves if it is 3."""
-    W = np.full((4, 6), float(strength))
-    thetas = (Theta(-W.sum(axis=0) / 2), Theta(-W.sum(axis=1) / 2))
-    return Machine((Bernoulli(), Bernoulli()), thetas, (W,))
-
-
 def test_a_new_rung_where_exchanges_are_rare():
     """Its samples come from the last rung: both modes have their share, where chains had one."""
-    first, machine = two_modes(0.6), two_modes(1.2)
+    first, machine = (two_modes(6, 4, strength) for strength in (0.6, 1.2))
     tempered, rng = tempered_of(first, 4000), make_rng(0, first.weights[0])
     zeros = np.zeros((4000, 6))  # a mode only
     chains = Gibbs().state_at(machine, zeros, rng)
