@@ -74,6 +74,11 @@ def test_machines_between_two_with_other_weights(base, machine, resample):
     assert_mean(sums, exact.mean(0))
 
 
+@resampling
+def test_deep_machines(resample):
+    assert_unbiased(DEEP, resample=resample)
+
+
 def test_rows_without_a_weight_are_not_drawn():
     rows = np.arange(4.0)[:, None]
     drawn = resampled(rows, np.array([np.nan, 0.0, -np.inf, 0.0]), make_rng(0, rows))
