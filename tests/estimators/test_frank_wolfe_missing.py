@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-from _fractional import all_rows, unnormalised
+from _fractional import all_rows, mixture_log_z, observed_log_weights
+from _fractional import patterned as complete_rows
+from _fractional import penalised_likelihood as likelihood
 from _machines import differences
 from numpy.testing import assert_allclose
 from scipy.special import expit, logsumexp
@@ -25,10 +27,7 @@ WEIGHTS = np.array([0.1, 0.1, 0.3, 0.2, 0.3])
 
 def patterned(n=60, d=5, seed=0):
     """Rows of three noisy patterns, of which 30 % is missing; no two of them are equal."""
-    generator = np.random.default_rng(seed)
-    patterns = np.array([np.ones(d), np.zeros(d), np.arange(d) % 2])
-    X = patterns[generator.integers(3, size=n)]
-    X = np.abs(X - (generator.random(X.shape) < 0.05))
+    X, generator = complete_rows(n, d, seed)
     return np.unique(np.where(generator.random(X.shape) < 0.3, NAN, X), axis=0)
 
 
@@ -41,21 +40,6 @@ def some_mixture(seed=0, d=5):
     generator = np.random.default_rng(seed)
     atoms, counts = generator.standard_normal((3, d + 1)), np.array([1.0, 0.4, 2.3])
     return Mixture(tuple(2 * atoms), counts, generator.standard_normal(d))
-
-
-def observed_log_weights(mixture, H):
-    """log p(observed) + log Z of each row, summed here over all rows that agree with it."""
-    V, (atoms, counts, bias) = all_rows(H.shape[1]), (mixture.atoms, mixture.counts, mixture.bias)
-    log_weights = unnormalised(V, atoms[:, :-1], atoms[:, -1], bias, counts)
-    agree = np.array([(np.isnan(row) | (row == V)).all(axis=1) for row in H])
-    return np.array([logsumexp(log_weights[rows]) for rows in agree])
-
-
-def likelihood(mixture, H, weights=None, alpha=0.0):
-    """The penalised mean log-likelihood of what is observed."""
-    log_z = observed_log_weights(mixture, np.full((1, H.shape[1]), NAN))[0]
-    mean = np.average(observed_log_weights(mixture, H), weights=weights) - log_z
-    return mean - 0.5 * alpha * mixture.counts @ np.square(mixture.atoms).sum(axis=1)
 
 
 # ------------------------------------------------------------------------ expectations
@@ -120,7 +104,7 @@ def test_likelihoods_and_hidden_means_are_exact():
     assert (rbm.multiplicities_ % 1 != 0).any()
     expected = observed_log_weights(mixture, HOLES)
     assert_allclose(rbm.free_energy(HOLES), -expected, rtol=1e-9)
-    log_z = observed_log_weights(mixture, np.full((1, 5), NAN))[0]
+    log_z = mixture_log_z(mixture)
     assert_allclose(rbm.score_samples(HOLES), expected - log_z, atol=1e-8)
     V = all_rows(5)
     means = rbm.multiplicities_ * expit(V @ rbm.components_.T + rbm.intercept_hidden_)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from _fractional import all_rows, unnormalised
+from _fractional import all_rows, mixture_log_z, patterned, penalised_likelihood
 from numpy.testing import assert_allclose
 from scipy.special import expit, logsumexp
 
@@ -18,12 +18,8 @@ from skrbm.units import Bernoulli
 LIKE = np.zeros((1, 1))
 
 
-def data(n=60, d=5, seed=0):
-    """Rows of three noisy patterns, far from independent."""
-    generator = np.random.default_rng(seed)
-    patterns = np.array([np.ones(d), np.zeros(d), np.arange(d) % 2])
-    X = patterns[generator.integers(3, size=n)]
-    return np.abs(X - (generator.random(X.shape) < 0.05)).astype(np.float64)
+def data(n=60, seed=0):
+    return patterned(n, seed=seed)[0]
 
 
 def log_odds(X):
@@ -50,23 +46,13 @@ def chains(n, seed=0, n_steps=10):
     return SampledModel(Gibbs(n_steps), n, LIKE, make_rng(seed, LIKE))
 
 
-def log_z_of(mixture):
-    atoms, counts, bias = mixture.atoms, mixture.counts, mixture.bias
-    V = all_rows(bias.size)
-    return logsumexp(unnormalised(V, atoms[:, :-1], atoms[:, -1], bias, counts))
-
-
 def penalised(mixture, X, alpha):
-    """The penalised mean log-likelihood, summed here."""
-    atoms, counts, bias = mixture.atoms, mixture.counts, mixture.bias
-    penalty = 0.5 * alpha * counts @ np.square(atoms).sum(axis=1)
-    log_p = unnormalised(X, atoms[:, :-1], atoms[:, -1], bias, counts)
-    return log_p.mean() - log_z_of(mixture) - penalty
+    return penalised_likelihood(mixture, X, alpha=alpha)
 
 
 def assert_consistent(made, X):
     """What growth says of its machine is what sums say."""
-    assert made.log_z == pytest.approx(log_z_of(made.mixture), abs=1e-10)
+    assert made.log_z == pytest.approx(mixture_log_z(made.mixture), abs=1e-10)
     expected = penalised(made.mixture, X, 0.0)
     assert made.scores()["score"] == pytest.approx(expected, abs=1e-10)
 
@@ -150,7 +136,7 @@ def test_samples_do_as_sums_do():
     for _ in range(4):
         exact.step()
         sampled.step()
-    assert sampled.log_z == pytest.approx(log_z_of(sampled.mixture), abs=0.1)
+    assert sampled.log_z == pytest.approx(mixture_log_z(sampled.mixture), abs=0.1)
     likelihoods = [penalised(made.mixture, X, 0.01) for made in (exact, sampled)]
     assert likelihoods[1] == pytest.approx(likelihoods[0], abs=0.1)
     assert likelihoods[1] > first + 0.2
