@@ -120,19 +120,6 @@ def test_sample_has_the_law_of_the_machine(sizes):
     assert stats.chisquare(counts, 20_000 * expected).pvalue > LEVEL
 
 
-def test_conditional_and_posterior_means():
-    """Weights of 0.3, where TAP's own error is below 0.005."""
-    machine, x = known((3, 2)), np.array([1.0, np.nan, 0, np.nan])
-    filled = machine.impute(x[None])[0]
-    assert_allclose(filled, Exact(machine.machine_, observed=x).mean(0), atol=0.005)
-    assert (filled[0], filled[2]) == (1, 0)
-    y, p = np.array([1.0, 0, 0, 1]), 0.1
-    posterior = machine.machine_.tilted(0, np.log((1 - p) / p) * (2 * y - 1))
-    cleaned = machine.denoise(y[None], flip_probability=p)[0]
-    assert_allclose(cleaned, Exact(posterior).mean(0), atol=0.005)
-    assert np.abs(cleaned - Exact(machine.machine_).mean(0)).max() > 0.1
-
-
 # ----------------------------------------------------------------- one hidden layer
 
 

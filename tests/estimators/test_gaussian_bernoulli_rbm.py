@@ -153,13 +153,6 @@ def test_columns_as_they_are():
     assert_array_equal(rbm.sample(3, random_state=0), own.sample(3, random_state=0))
 
 
-def test_init_gives_parameters_in_the_units_of_the_data():
-    X = np.random.default_rng(0).normal(size=(30, 2)) * 10 + 5
-    rbm = small(n_components=3, n_iter=0, init=known()).fit(X)
-    for one, other in zip(parameters(rbm), (C, B, MU, VARIANCES), strict=True):
-        assert_allclose(one, other, rtol=1e-10, atol=1e-12)
-
-
 # ------------------------------------------------------------------ what it is used for
 
 

@@ -26,9 +26,7 @@ from skrbm.evaluation import (
 )
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import (
-    FIXED_POINTS,
     ladder_of,
-    solve,
 )
 from skrbm.machine import Machine
 from skrbm.machine import free_energy as free_energies
@@ -66,19 +64,6 @@ def test_reverse_annealing_from_gibbs_chains():
     early = reverse_log_partition(machine, starts, method=rough, burn_in=0, random_state=seed)
     late = reverse_log_partition(machine, starts, method=rough, burn_in=50, random_state=seed)
     assert abs(early.value - late.value) > 5 * np.hypot(early.std, late.std)
-
-
-@pytest.mark.parametrize("name", sorted(FIXED_POINTS))
-def test_fixed_points_by_name_and_by_object(name):
-    machine, starts = make(strength=0.2), np.eye(4)
-    by_name = log_partition(machine, name, starts=starts)
-    method = FIXED_POINTS[name]
-    solution = solve(method, machine, method.state_at(machine, starts), tol=1e-26, max_iter=1000)
-    value = method.log_partition(machine, solution.state)[0]
-    assert by_name.value == pytest.approx(value, rel=1e-9)
-    assert np.isnan(by_name.std)
-    assert log_partition(machine, method, starts=starts).value == by_name.value
-    assert abs(by_name.value - Exact(machine).log_z) < 0.05
 
 
 # Pseudo-likelihood.

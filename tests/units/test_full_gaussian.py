@@ -377,16 +377,6 @@ def test_denoising_is_that_of_a_joint_normal_distribution():
     assert_allclose(sampled, expected, atol=0.2)  # some ten standard errors
 
 
-def test_naive_mean_field_is_exact_without_couplings_and_learns():
-    machine, X = machine_of(strength=0.0), rows(4)
-    state = NaiveMeanField().state_at(machine, X)
-    for _ in range(2):
-        state = NaiveMeanField().step(machine, state)
-    assert_allclose(NaiveMeanField().log_partition(machine, state), float(log_partition(machine)))
-    moments = NaiveMeanField().moments(machine, state).statistics(FULL, 0)
-    assert_allclose(moments.joint, expected_moments(machine).statistics(FULL, 0).joint)
-
-
 def correlated(n=300, seed=0):
     """Rows of two groups of a normal distribution, with other units of measure."""
     generator = np.random.default_rng(seed)
