@@ -86,14 +86,6 @@ def test_annealing_finds_the_sums(kinds):
     assert_allclose(found, [row.log_z for row in rows[:3]], atol=0.6)
 
 
-def test_a_row_does_not_depend_on_the_others():
-    machine, X, _ = problem(("bernoulli", "truncated_gaussian"), strength=2.0)
-    together = annealed(machine, X[:3], OBSERVED[:3])
-    for i in range(3):
-        alone = annealed(machine, X[i : i + 1], OBSERVED[i : i + 1])
-        assert_allclose(alone, together[i : i + 1], rtol=1e-10)
-
-
 def test_a_standard_error_that_is_missed_warns():
     machine, X, _ = problem(("bernoulli", "bernoulli"), strength=3.0)
     with pytest.warns(LikelihoodWarning, match=r"of \d rows .*standard errors of up"):
