@@ -87,16 +87,6 @@ def test_draws_keep_the_shares_of_ends_with_many_rows(low, high):
         assert abs((drawn == end).mean() - (X == end).mean())["x"] < 0.03
 
 
-def test_observed_numbers_are_kept_and_others_follow():
-    X = amounts()
-    rbm = fitted(X)
-    rows = X.head(20).assign(real=np.nan)
-    rows.loc[0, ["skewed", "spiked"]] = [1e9, -7.0]
-    for filled in (rbm.impute(rows, random_state=0), rbm.sample(given=rows, random_state=0)):
-        assert filled["real"].notna().all()
-        pd.testing.assert_frame_equal(filled[["skewed", "spiked"]], rows[["skewed", "spiked"]])
-
-
 def numbers_of_rows(kind, n, rng):
     """Return whole numbers that identify rows or that measure something."""
     return {
