@@ -30,14 +30,6 @@ SHAPES = {
 }
 
 
-def applies(method, shape):
-    try:
-        method.check(random_machine(*SHAPES[shape], 0))
-    except ValueError:
-        return False
-    return True
-
-
 def make(shape, seed=0, strength=0.4):
     return random_machine(*SHAPES[shape], seed, strength)
 
@@ -72,7 +64,10 @@ def likelihoods_of_observed(method, machine, X, observed):
 
 
 CASES = [
-    (name, shape) for name in FIXED_POINTS for shape in SHAPES if applies(FIXED_POINTS[name], shape)
+    (name, shape)
+    for name, method in FIXED_POINTS.items()
+    for shape, kinds_and_sizes in SHAPES.items()
+    if method.unmet(random_machine(*kinds_and_sizes, 0)) is None
 ]
 # Those of one shape are quick, but for the method that inverts matrices.
 COSTLY = [case for case in CASES if case[0] == "adaptive_tap" or case[1] != "two"]
