@@ -54,24 +54,19 @@ def log_weights(machine, X):
 
 
 @pytest.mark.parametrize("n_draws", [0, 1, 3, 5])
-def test_log_partition_mean_and_mode(n_draws):
+def test_log_partition_and_mean(n_draws):
     unit, X = Multinomial(n_draws), sequences(n_draws, 4)
     weights = X @ FIELD
     assert_allclose(unit.log_partition(Theta(FIELD)), [logsumexp(weights)], atol=1e-12)
     p = np.exp(weights - logsumexp(weights))
     assert_allclose(unit.mean(Theta(FIELD)), p @ X, atol=1e-12)
-    probabilities = Counter()
-    for row, weight in zip(map(tuple, X), p, strict=True):  # orders of the same counts
-        probabilities[row] += weight
-    mode = tuple(unit.mode(Theta(FIELD)))
-    assert_allclose(probabilities[mode], max(probabilities.values()), rtol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_mode_is_the_most_probable_row_of_counts(seed):
     """Of all rows of counts with this sum, by the multinomial distribution of SciPy."""
     generator = np.random.default_rng(seed)
-    field, n_draws = 1.5 * generator.normal(size=3), int(generator.integers(2, 12))
+    field, n_draws = 1.5 * generator.normal(size=3), int(generator.integers(0, 12))
     p = np.exp(field - logsumexp(field))
     rows = [row for row in product(range(n_draws + 1), repeat=3) if sum(row) == n_draws]
     heights = stats.multinomial.pmf(rows, n_draws, p)
