@@ -11,7 +11,9 @@ from _distributions import assert_joint_distribution, exact_chains
 from _exact import Exact
 from _machines import enumerable_pairs, random_machine, two_modes
 from numpy.testing import assert_array_equal
+from scipy.special import logsumexp
 
+from skrbm import RBM
 from skrbm.arrays import make_rng
 from skrbm.inference import Gibbs, GibbsLangevin, Ladder, Langevin
 from skrbm.learning import CHAINS
