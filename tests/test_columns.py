@@ -17,7 +17,8 @@ from skrbm.arrays import Columns
 from skrbm.evaluation._observed import exact_sums
 from skrbm.inference import FIXED_POINTS, Gibbs, NaiveMeanField, solve
 from skrbm.inputs import Coordinates
-from skrbm.learning import StandardParameters
+from skrbm.learning import StandardParameters, StepLength
+from skrbm.learning._optimizers import ArrayGradient
 from skrbm.machine import Machine, data_moments, has_integral, log_partition, precise_free_energy
 from skrbm.units import (
     Bernoulli,
@@ -127,6 +128,25 @@ def test_standardised_parameters_have_the_gradient_of_finite_differences(name):
     for slope, expected in zip(slopes, slopes_of(log_weight, parts), strict=True):
         known = slope != 0  # other columns lack the statistic
         assert_allclose(slope[known], expected[known], rtol=1e-5, atol=1e-7)
+
+
+def test_steps_of_bits_beside_numbers_are_as_long_as_without_them():
+    """In weights and biases, and in biases of hidden bits, but not in those of numbers."""
+    machine = make("all")
+    unit, n = machine.units[0], machine.n_units[0]
+    are_bits = unit.columns_with("has_bits", n)
+    assert 0 < are_bits.sum() < n
+    rule = StepLength.of_chains(machine.units, n)
+    alone = StepLength.of_chains((Bernoulli(), Bernoulli()), n)
+    assert rule.cap * rule.of_bits == alone.cap > rule.cap
+    standard = StandardParameters(Coordinates(np.zeros(n), np.ones(n)), is_bit=1.0 * are_bits)
+    ones = tuple(np.ones_like(part) for part in standard.of(machine.copy()))
+    longer = standard.longer_for_bits(ArrayGradient(ones, 1), machine, 3.0).arrays(ones)
+    expected = np.where(are_bits, 3.0, 1.0)
+    *visible, hidden = longer
+    for part in visible:
+        assert_array_equal(part, np.broadcast_to(expected, part.shape))
+    assert_array_equal(hidden, 3.0)
 
 
 def two_classes(n):

@@ -52,11 +52,13 @@ def parameters_of_rows(rows, optimizer):
     mean, spread = rows.moments[0], unit.spread(*rows.moments)
     mean, spread = cast(mean, rows.dtype), cast(spread, rows.dtype)
     coordinates = Coordinates.standard(mean, spread, columns)
+    is_bit = cast(from_numpy(unit.columns_with("has_bits", n_visible), mean), mean.dtype)
     _warn_of_rounding(mean, spread, unit)
     if not unit.is_joint:
         own = from_numpy(unit.columns_with("is_gaussian", n_visible), mean)
         is_constant = own & ~varies(mean, spread, mean.dtype)
-        return StandardParameters(coordinates, from_numpy(has_precision, mean), is_constant)
+        has_precision = from_numpy(has_precision, mean)
+        return StandardParameters(coordinates, has_precision, is_constant, is_bit)
     has_precision[unit.joint_columns(n_visible)] = False
     joint = cast(rows.initial_theta.joint, rows.dtype)
     root = inverse_factor(joint).T  # of their covariance
@@ -68,7 +70,7 @@ def parameters_of_rows(rows, optimizer):
     # let these grow without bounds.
     known = rows.known_share_of_joint
     prior = (1 - known) * optimizer.for_data(rows.n_informative, n_visible).shrinkage
-    options = {"root": root, "columns": columns, "prior": prior, "known": known}
+    options = {"is_bit": is_bit, "root": root, "columns": columns, "prior": prior, "known": known}
     return StandardParameters(coordinates, has_precision, **options)
 
 

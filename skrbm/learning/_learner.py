@@ -406,6 +406,8 @@ class MomentLearner(BatchLearner):
         rule, phase, length, is_measured = self.length, self.phase, rate, False
         if rule is not None:
             state = rule.init() if training.length_state is None else training.length_state
+            if rule.of_bits != 1:
+                slopes = self.parameters.longer_for_bits(slopes, training.machine, rule.of_bits)
             factor = rate * training.length_factor if self._factor is None else self._factor
             length, is_measured = factor * state.rate, rule.measures(state) and rate != 0
             if is_foreign(X) and not is_foreign(length):  # recorded steps read it there

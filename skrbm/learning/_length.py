@@ -11,11 +11,9 @@ from ..arrays import namespace, number
 # Largest divergences of a step, in nats (doc/benchmarks.rst).
 _NUMBERS = 0.15  # for each column of numbers
 _BITS, _LEAST = 0.075, 10.0  # for each column of bits, and in all of them at least
-# Largest lengths of a step, in coordinates in which units have deviations of about 1.
-_CAP, _CAP_OF_INTERVALS = (
-    3.0,
-    1.0,
-)  # less for numbers with two bounds, whose rare values are far out
+# Largest lengths of a step. Numbers have deviations of about 1 where they are learned: a step
+# of 1 moves a mean to that of the data, and steps above 2 make it diverge. Bits have 1/2 at most.
+_CAP_OF_BITS, _CAP_OF_NUMBERS = 3.0, 1.0
 # Bounds of the divergence of counts of draws, whose columns are one site; between them it is one
 # nat for each column. Free energies of long rows grow within a few steps, so that each step is
 # measured.
@@ -65,11 +63,14 @@ class StepLength:
     every : int, default=5
         After the first ten steps, Var[dF] is measured in every fifth step by default, since each
         measurement costs a matrix product.
+    of_bits : float, default=1.0
+        Factor on the lengths for columns and hidden units of bits beside columns of numbers.
     """
 
     divergence: float
     cap: float = 1.0
     every: int = 5
+    of_bits: float = 1.0
 
     @classmethod
     def of_chains(cls, units, n_columns):
@@ -77,10 +78,11 @@ class StepLength:
         unit, scale = units[0], bit_length(units)
         if not unit.has_bits and n_columns > 1 and len(unit.groups(n_columns)) == 1:
             least, most = _DRAWS
-            return cls(min(max(least, n_columns), most), _CAP, every=1)
+            return cls(min(max(least, n_columns), most), _CAP_OF_BITS, every=1)
         if math.isfinite(scale):
-            return cls(max(_LEAST, _BITS * n_columns), _CAP * min(1.0, scale))
-        return cls(_NUMBERS * n_columns, _CAP if unit.bounds[1] == math.inf else _CAP_OF_INTERVALS)
+            return cls(max(_LEAST, _BITS * n_columns), _CAP_OF_BITS * min(1.0, scale))
+        longer = _CAP_OF_BITS / _CAP_OF_NUMBERS
+        return cls(_NUMBERS * n_columns, _CAP_OF_NUMBERS, of_bits=longer)
 
     @classmethod
     def of_solutions(cls, units, n_columns):

@@ -161,6 +161,10 @@ class NaturalParameters:
         """Return rows of deviations of layer ``l`` from a mean, in these coordinates."""
         return X
 
+    def longer_for_bits(self, gradient, machine, factor):
+        """Return a gradient with a factor for bits beside columns that are standardized."""
+        return gradient
+
     def joint_rows(self, unit, X):
         """Return the columns that have a precision matrix, in these coordinates."""
         return take_columns(X, unit.joint_columns(X.shape[1]))
@@ -296,6 +300,8 @@ class StandardParameters(NaturalParameters):
     has_precision, is_constant : array of bool of shape (n_visible,), default=None
         Which columns have a precision of their own that is learnt, None is all, and which are
         constant in the data and start with a variance of 1, None is none.
+    is_bit : array of shape (n_visible,), default=0.0
+        1 for columns of bits, else 0.
     root, columns : array of shape (n, n) and ndarray of int of shape (n,), default=None
         A of the columns with a precision matrix, and which these are; None if there are none.
     prior : float, default=0.0
@@ -310,6 +316,7 @@ class StandardParameters(NaturalParameters):
     coordinates: Coordinates
     has_precision: Any = None
     is_constant: Any = None
+    is_bit: Any = 0.0
     root: Any = None
     columns: Any = None
     prior: float = 0.0
@@ -429,6 +436,19 @@ class StandardParameters(NaturalParameters):
         W = self._slopes(W - hidden.field[:, None] * mean)
         slopes.slopes[0] = own
         return ArrayGradient((W, *others, *slopes.own()), slopes.n_penalised, slopes.units)
+
+    def longer_for_bits(self, gradient, machine, factor):
+        by = [1 + (factor - 1) * self.is_bit]
+        by += [factor if unit.has_bits else 1.0 for unit in machine.units[1:]]
+        own = [
+            by[l] if part.ndim == 1 else 1.0
+            for l, theta in enumerate(machine.thetas)
+            for part in theta
+            if part is not None
+        ]
+        slopes = zip(gradient.arrays(None), [by[0], *by[2:], *own], strict=True)
+        arrays = tuple(slope * factor for slope, factor in slopes)
+        return ArrayGradient(arrays, gradient.n_penalised, gradient.units)
 
     def machine(self, machine, parameters):
         """Return the machine with given parameters in the coordinates of learning."""

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from _machines import slopes_of
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, log_softmax, logsumexp
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 from skrbm import RBM, RBMClassifier, TabularRBM
@@ -193,6 +193,15 @@ def test_rows_without_a_label_are_learnt_from():
     assert not np.array_equal(fewer.rbm_.components_, fits[0].rbm_.components_)
     both = small(unlabelled=-1, discriminative=0.5).fit(X, marked[0][0])
     assert np.isfinite(both.predict_proba(X)).all()
+
+
+@pytest.mark.law
+def test_steps_of_few_raw_rows_do_not_run_away():
+    """With means that diverge the accuracy is 0.62."""
+    X, y = load_breast_cancer(return_X_y=True)
+    train = np.random.default_rng(1).random(len(X)) < 0.15
+    model = RBMClassifier(random_state=0).fit(X[train], y[train])
+    assert model.score(X[~train], y[~train]) > 0.9
 
 
 @pytest.mark.parametrize(
