@@ -1,5 +1,6 @@
 """Conditional RBM: structured prediction of binary outputs, or of one label, from features."""
 
+import warnings
 from numbers import Integral
 from typing import ClassVar
 
@@ -17,6 +18,7 @@ from ..._sklearn import (
     with_callbacks,
 )
 from ...arrays import (
+    Columns,
     cast,
     from_numpy,
     has_missing,
@@ -27,6 +29,7 @@ from ...arrays import (
     take_rows,
     to_numpy,
 )
+from ...exceptions import DataRangeWarning
 from ...inference import FixedPoint, Gibbs, method_names
 from ...inputs import check_data, check_weights, rows_with_weight
 from ...learning import EarlyStopping, StepLength, Training
@@ -50,6 +53,7 @@ from ._objectives import OBJECTIVES, clamped, decision_of, draw, log_partitions,
 _DIVERGENCE, _CAP = 0.3, 2.0  # of a step: nats for each output, and length
 _FIRST_SWEEPS, _MAX_SWEEPS = 7, 100
 _CHAINS = 1024  # drawn at a time
+_LARGE = 10.0  # root mean square of a feature above which little is learned from the others
 
 
 @shares_parameters
@@ -235,6 +239,11 @@ class ConditionalRBM(
         -------
         self : object
 
+        Warns
+        -----
+        DataRangeWarning
+            If features are not scaled.
+
         Raises
         ------
         DivergenceError
@@ -307,6 +316,7 @@ class ConditionalRBM(
             machine = training.machine
             check_layers(machine, machine.units, [int(self.n_components)], self.n_components)
         else:
+            _warn_of_scale(Columns(rows.X))
             reference, unit = parameter_reference(rows.X), self._targets.unit
             rng = make_rng(self.random_state, reference)
             training = Training(rng, phase_state=self._sweeps(1))
@@ -644,3 +654,16 @@ class ConditionalRBM(
         logits, _ = self._infer(given, self.decision, V, observed)
         filled = self._targets.decode(logits)
         return namespace(V).where(observed, cast(V, filled.dtype), filled)
+
+
+def _warn_of_scale(columns):
+    """Warn if features are so large that steps for them are short for the others."""
+    squares = columns.variances + columns.means**2
+    largest = float(namespace(squares).max(squares)) ** 0.5
+    if largest > _LARGE:
+        warnings.warn(
+            f"a column of X has a root mean square of {largest:.3g}; scale X, for example with "
+            "StandardScaler",
+            DataRangeWarning,
+            stacklevel=8,  # beyond the wrappers of fit
+        )

@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from _conditional_rbm import (
     OBJECTIVES,
     Batches,
@@ -24,6 +25,7 @@ from sklearn.linear_model import LogisticRegression
 from skrbm import ConditionalRBM
 from skrbm.arrays import to_numpy
 from skrbm.estimators.conditional._machine import PARAMETERS
+from skrbm.exceptions import DataRangeWarning
 from skrbm.inference import TAP, BeliefPropagation, NaiveMeanField
 from skrbm.learning import EarlyStopping
 
@@ -102,6 +104,13 @@ def test_early_stopping_measures_rows_that_are_not_learnt():
     assert len(aside) == 30
     error = np.mean(crbm.predict(X[aside]) != Y[aside])
     assert np.isclose(error, crbm.history_["validation_error"], rtol=1e-12).any()
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array])
+def test_features_that_are_not_scaled_warn(convert):
+    X, Y = data(n=30)
+    with pytest.warns(DataRangeWarning, match="root mean square of 3e"):
+        small(n_iter=1).fit(convert(X * [1, 1, 3e3] / np.sqrt((X**2).mean(axis=0))), Y)
 
 
 @every
