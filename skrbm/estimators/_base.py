@@ -217,7 +217,7 @@ class BaseRBM(DensityModel):
             estimator._publish(machine, state, training)
 
         options = {"n_iter": n_iter, "monitor": monitor, **callbacks}
-        self._learn(rows, train, training, publish, batch_size, gain=monitor.gain, **options)
+        self._learn(rows, train, training, publish, batch_size, **options)
         return self
 
     @learns
@@ -264,7 +264,7 @@ class BaseRBM(DensityModel):
         self._learn(rows, index, training, publish, int(self.batch_size), n_rows=most)
         return self
 
-    def _learn(self, rows, index, training, publish, batch_size, n_rows=None, gain=None, **options):
+    def _learn(self, rows, index, training, publish, batch_size, n_rows=None, **options):
         recipe, length = training.recipe, None
         if is_automatic(self):
             length = recipe.phase.step_length(training.machine)
@@ -283,7 +283,7 @@ class BaseRBM(DensityModel):
             n_rows=rows.n_informative if n_rows is None else n_rows,
             is_finite=lambda machine: self._is_finite(machine, recipe),
             labels=recipe.labels,
-            gain=gain,
+            monitor=options.get("monitor"),
         )
 
         def attributes(machine, state):

@@ -199,9 +199,9 @@ class MomentLearner(BatchLearner):
         Whether a machine can be published; by default, whether all its parameters are finite.
     labels : LabelColumns, default=None
         Visible columns whose probabilities given the others may be learned as well.
-    gain : callable, default=None
-        ``gain(training)`` returns the mean log-likelihood of training rows minus that of
-        independent columns, by which the model phase or one of its fallbacks is chosen.
+    monitor : LikelihoodMonitor, default=None
+        Its ``gain(training)`` is the mean log-likelihood of training rows minus that of independent
+        columns, by which the model phase or one of its fallbacks is chosen.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class MomentLearner(BatchLearner):
         n_rows=None,
         is_finite=None,
         labels=None,
-        gain=None,
+        monitor=None,
     ):
         if ranks().size > 1 and not (phase.for_ranks and optimizer.for_ranks):
             part = optimizer if phase.for_ranks else f"{phase.start} chains"
@@ -229,7 +229,7 @@ class MomentLearner(BatchLearner):
         if length is not None:
             length = self.optimizer.step_length(length, n_columns)
         super().__init__(rows, index, batch_size, length)
-        self.parameters, self.labels, self.gain = parameters, labels, gain
+        self.parameters, self.labels, self.monitor = parameters, labels, monitor
         self.centered = optimizer.centered and parameters.is_natural
         self.averages = optimizer.average and parameters.is_natural
         self.sample_values = sample_values and rows.has_fractions
@@ -248,25 +248,29 @@ class MomentLearner(BatchLearner):
             learned = training.n_epochs * self.rows.total
             n_chains = self.phase.n_states or self.batch_size
             # A check should cost no more than learning has until then.
-            if progress >= _CHECKED[n_checked] and learned >= (n_checked + 1) * N_SWEEPS * n_chains:
-                self._check_chains(training, rate)
+            is_due = learned >= (n_checked + 1) * N_SWEEPS * n_chains
+            is_due &= progress >= _CHECKED[n_checked]
+            has_fallen = self.monitor.has_fallen and training.n_epochs >= 2 * training.n_tried
+            if is_due or has_fallen:
+                self._check_chains(training, rate, has_fallen)
         return super().epoch(training, progress, rate)
 
-    def _check_chains(self, training, rate):
-        """Try other phases if chains do not mix, or if the likelihood does not grow.
+    def _check_chains(self, training, rate, has_fallen):
+        """Try other phases if chains do not mix, or if the likelihood falls or does not grow.
 
-        Modes may separate after the first check only, so that the second one is the same.
+        Modes may separate after the first check only, so that the second one is the same. Where the
+        likelihood has fallen other phases may still learn too slowly, and are tried again.
         """
-        first, before, gain = training.first, training.gain, self.gain(training)
+        first, before, gain = training.first, training.gain, self.monitor.gain(training)
         rng, n = training.rng, min(FEW_ROWS, most_rows(first.n_units[0]))
         rows, observed = self.rows.some(n, rng)
         if observed is not None:
             rows = completed(training.machine, rows, observed, rng, COMPLETION)
         mixing = self.phase.autocorrelation(training.machine, training.phase_state, rows, rng)
         least = (0.0 if before is None else before) - LOSS
-        tries = mixing > CORRELATED or gain < least
+        tries = has_fallen or mixing > CORRELATED or gain < least
         training.gain = gain
-        if tries or before is not None:
+        if (tries or before is not None) and not has_fallen:
             training.first = None
         if tries:
             self._try_fallbacks(training, first, rate, gain)
@@ -279,6 +283,7 @@ class MomentLearner(BatchLearner):
         and both may fail where there are many modes, far apart.
         """
         rng, parameters = training.rng, self.parameters.of(first)
+        training.n_tried = training.n_epochs
         best = self.phase, self.length, None
         for phase in training.recipe.fallbacks:
             n = min(phase.n_states, most_rows(first.n_units[0]))
@@ -298,7 +303,7 @@ class MomentLearner(BatchLearner):
             try:
                 for _ in range(training.n_epochs):
                     super().epoch(trial, _CHECKED[0], rate)
-                found = self.gain(trial)
+                found = self.monitor.gain(trial)
             except DivergenceError:
                 continue
             if found > gain + LOSS:
@@ -306,6 +311,7 @@ class MomentLearner(BatchLearner):
         *chosen, trial = best
         self._switch(*chosen)
         if trial is not None:
+            training.first = None
             training.stepped, self._switched = trial.stepped, trial.recipe
 
     def _switch(self, phase, length):

@@ -28,6 +28,7 @@ _LAST = 2**34  # multiplications of the estimate at the end of a fit without one
 _MOST_UNITS = 2**14  # of a layer, whose chains take little memory; early stopping needs these
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
 _SURE = 4.0  # standard errors by which a warning is about more than chance
+_FALL = 1.0  # nats of likelihood that training rows lose only if chains do not follow the model
 LOSS = 0.1  # nats of likelihood that do not tell one machine from a better one
 _MISMATCH = 0.8  # tolerated distance of means and correlations, in standard deviations
 _DIRECTIONS = 8  # in which the rows of data differ most, along which moments are compared
@@ -69,6 +70,13 @@ class LikelihoodMonitor(Monitor):
         Whether the likelihood is measured after each epoch; if not, once at the end of a fit.
     keep_runs : callable, optional
         Called at the end of a fit with its density, if log Z was estimated by several runs.
+
+    Attributes
+    ----------
+    highest : float
+        Largest log-likelihood of training rows after an epoch.
+    has_fallen : bool
+        Whether that of the last epoch is below it by more than chance.
     """
 
     def __init__(
@@ -108,10 +116,11 @@ class LikelihoodMonitor(Monitor):
         self.block_rows = min(most, max(batch_size, FEW_ROWS))
         self.budget = None  # cost that log Z may have now, in units of learning from a row
         self.log_z = self.end = None  # of the last epoch, and the machine and state after it
+        self.highest, self.has_fallen = -math.inf, False
 
     def get_state(self):
         tracker = {k: v for k, v in vars(self._tracker).items() if k not in ("base", "data")}
-        names = "train", "weights", "validation", "budget"
+        names = "train", "weights", "validation", "budget", "highest", "has_fallen"
         own = {name: getattr(self, name) for name in names}
         return super().get_state() | own | {"tracker": tracker}
 
@@ -135,8 +144,10 @@ class LikelihoodMonitor(Monitor):
             return measured
         measured["log_likelihood_std"] = log_z.std
         if len(machine.units) == 2 and not self.rows.has_missing:
-            values = self._log_weights(density, self.train)
-            measured["log_likelihood"] = self._mean(values) - log_z.value
+            value = self._mean(self._log_weights(density, self.train)) - log_z.value
+            measured["log_likelihood"] = value
+            self.has_fallen = value < self.highest - _FALL - _SURE * log_z.std
+            self.highest = max(self.highest, value)
         if self.validation is not None:
             scores = self._log_weights(density, self.validation) - log_z.value
             self.score(scores, self.rows.weights_of(self.validation))
@@ -160,6 +171,7 @@ class LikelihoodMonitor(Monitor):
             return math.nan
         if self.log_z is not None:  # later scores are by the new chains
             self.best -= log_z.value - self.log_z.value
+            self.highest -= log_z.value - self.log_z.value
         gains = self._log_weights(density, index) - log_z.value - self._independent(density, index)
         return self._mean(gains)
 

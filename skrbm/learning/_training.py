@@ -31,6 +31,8 @@ class Training:
         The initial machine, kept until it is known whether other chains are better.
     gain : float or None
         Log-likelihood minus that of independent columns when the chains were checked; None before.
+    n_tried : int
+        Number of epochs when other chains were tried last.
     length_factor : float
         Factor on automatic step lengths, halved when a fit is restored from its checkpoint.
     n_restored : int
@@ -49,6 +51,7 @@ class Training:
     average: Any = None
     first: Any = None
     gain: Any = None
+    n_tried: int = 0
     length_factor: float = 1.0
     n_restored: int = 0
 
