@@ -239,15 +239,15 @@ class ConditionalRBM(
         -------
         self : object
 
-        Warns
-        -----
-        DataRangeWarning
-            If features are not scaled.
-
         Raises
         ------
         DivergenceError
             If the parameters diverge. As after Ctrl-C, those of the last complete epoch are kept.
+
+        Warns
+        -----
+        DataRangeWarning
+            If features are not scaled.
         """
         progress, resumes = prepare_fit(self)
         rows = self._rows(X, y, sample_weight, resumes)
