@@ -42,7 +42,7 @@ class Monitor:
     def __init__(self, patience=1):
         self.patience = patience
         self.best, self.n_bad, self.value, self.kept = float("-inf"), 0, None, None
-        self.best_scores = None  # of the rows, where their mean was best
+        self.scores = self.best_scores = None  # of the rows, now and where their mean was best
 
     def get_state(self):
         """Return the state of the monitor after the epochs so far, a dict."""
@@ -62,11 +62,10 @@ class Monitor:
         The noise of a mean is large where rows differ much, and that of a difference is not.
         """
         self.value, self.noise = float(np.average(scores, weights=weights)), 0.0
+        self.scores = scores
         if self.best_scores is not None:
             variance = np.cov(scores - self.best_scores, aweights=weights, ddof=0)
             self.noise = float(np.sqrt(variance / weights.sum()))
-        if self.value > self.best:
-            self.best_scores = scores
 
     def agreed(self, machine, row):
         """Return the row of the history that all ranks have, and take the value that they have."""
@@ -82,7 +81,9 @@ class Monitor:
         if self.value is None or isnan(self.value):
             return False
         if self.value >= self.best + self.margin - self.noise:
-            self.n_bad, self.best = 0, max(self.best, self.value)
+            if self.value > self.best:  # on all ranks, whatever the mean of the rows of one
+                self.best, self.best_scores = self.value, self.scores
+            self.n_bad = 0
         return self.n_bad >= self.patience
 
     def keep(self, machine, state):

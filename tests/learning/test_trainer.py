@@ -99,6 +99,22 @@ def test_scores_are_compared_in_pairs_of_rows():
         monitor.stop(), repeated.stop()
 
 
+@pytest.mark.parametrize("margin, of_ranks", [(0.5, None), (0.0, -1.0)])
+def test_scores_are_compared_with_those_of_the_best_epoch(margin, of_ranks):
+    """And not with better ones that were no improvement, of a margin or on all ranks."""
+    first, second, third = 0.1 * np.random.default_rng(0).normal(size=(3, 20))
+    monitor, weights = Monitor(), np.ones(20)
+    monitor.margin = margin
+    for change in (0 * first, second + 0.2, third + 0.2):
+        monitor.score(first + change, weights)
+        if of_ranks is not None and change.any():
+            assert monitor.value > monitor.best
+            monitor.value = of_ranks
+        is_best = not monitor.stop() or monitor.n_bad == 0
+        assert is_best == (not change.any())
+    assert monitor.noise == pytest.approx(third.std() / np.sqrt(20))
+
+
 @pytest.mark.parametrize(
     "values, margin, noise, n_epochs, best",
     [
