@@ -658,7 +658,8 @@ class ConditionalRBM(
 
 def _warn_of_scale(columns):
     """Warn if features are so large that steps for them are short for the others."""
-    squares = columns.variances + columns.means**2
+    with np.errstate(over="ignore"):
+        squares = columns.variances + columns.means**2
     largest = float(namespace(squares).max(squares)) ** 0.5
     if largest > _LARGE:
         warnings.warn(

@@ -200,5 +200,5 @@ class ErrorMonitor(Monitor):
             parts.append(np.stack([missed * seen, seen]).sum(axis=2))
         n_wrong, n_seen = np.concatenate(parts, axis=1)
         weights = self.rows.weights_of(self.validation)
-        self.score(-n_wrong * weights.sum() / max(n_seen @ weights, 1), weights)
+        self.score(-n_wrong * weights.sum() / (n_seen @ weights or 1.0), weights)
         return {"validation_error": -self.value}

@@ -24,6 +24,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skrbm import ConditionalRBM
 from skrbm.arrays import to_numpy
+from skrbm.estimators.conditional._learner import ErrorMonitor, LabelledRows
 from skrbm.estimators.conditional._machine import PARAMETERS
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inference import TAP, BeliefPropagation, NaiveMeanField
@@ -104,6 +105,17 @@ def test_early_stopping_measures_rows_that_are_not_learnt():
     assert len(aside) == 30
     error = np.mean(crbm.predict(X[aside]) != Y[aside])
     assert np.isclose(error, crbm.history_["validation_error"], rtol=1e-12).any()
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.01])
+def test_the_error_is_a_fraction_also_of_less_than_one_row(scale):
+    X, Y = data(n=20)
+    crbm, weights = small().fit(X, Y), np.random.default_rng(0).random(20)
+    rows = LabelledRows(X, 1.0 * Y, scale * weights)
+    monitor = ErrorMonitor(crbm._decision, rows, np.arange(20), None)
+    expected = np.average((crbm.predict(X) != Y).mean(axis=1), weights=weights)
+    found = monitor.measure(crbm.machine_, crbm.n_sweeps_)["validation_error"]
+    assert found == pytest.approx(expected) and expected > 0
 
 
 @pytest.mark.parametrize("convert", [np.asarray, sp.csr_array])
