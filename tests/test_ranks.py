@@ -200,6 +200,19 @@ def test_gradients_of_real_weights_are_weighted_by_ranks():
         assert_allclose(found, 0.1 * (np.array([2.51, 0.51]) / 3.02 - 0.5), rtol=1e-6)
 
 
+@pytest.mark.parametrize("estimator", [RBM(3, n_iter=1), TabularRBM(3, n_iter=1)])
+def test_one_rank_alone_may_have_weights(estimator):
+    def fitted(rank, ones=None):
+        X = parts(data(), rank)
+        weights = np.full(len(X), 0.5) if rank else ones
+        return clone(estimator).set_params(random_state=0).fit(X, sample_weight=weights)
+
+    ones = np.ones(len(parts(data(), 0)))
+    for one, other in zip(on_ranks(fitted), on_ranks(lambda r: fitted(r, ones)), strict=True):
+        for pair in zip(arrays_of(one), arrays_of(other), strict=True):
+            assert_array_equal(*pair)
+
+
 def test_ranks_are_weighted_by_their_rows_of_a_batch():
     """Of the first batch the first rank has 3 of 6 rows, and 2 of 5 of the second."""
     options = {"n_iter": 1, "batch_size": 6, "init": (np.zeros((1, 1)), np.zeros(1), np.zeros(1))}

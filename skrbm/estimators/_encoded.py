@@ -63,12 +63,12 @@ def encoded(
     columns = columns_of(estimator, X, reset=reset)
     weights = None
     if sample_weight is not None:
-        n_rows = len(columns[0])
-        weights = scaled_weights(check_weights(sample_weight, np.empty((n_rows, 0))), n_rows)
+        weights = check_weights(sample_weight, np.empty((len(columns[0]), 0)))
     if weights is not None and not weights.all():  # rows of weight 0 get values of another row
         index = np.where(weights > 0, np.arange(len(weights)), np.argmax(weights))
         columns = [column[index] for column in columns]
     if reset:
+        weights = scaled_weights(weights, len(columns[0]))
         encoder = estimator._new_encoder().fit(X, columns, weights)
         estimator._encoder = _of_ranks(encoder, len(columns))
         estimator._encoder.finish()

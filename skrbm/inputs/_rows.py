@@ -364,11 +364,11 @@ def check_weights(sample_weight, X):
 def rows_with_weight(sample_weight, *arrays):
     """Return (weights, *arrays) without the rows of weight 0, with checked and scaled weights.
 
-    The ranks call it together.
+    The ranks call it together, also those without weights.
     """
-    if sample_weight is None:
-        return None, *arrays
     weights = check_weights(sample_weight, arrays[0])
+    if isinstance(arrays[0], RowBlocks):
+        return None, *arrays
     if weights is not None and not weights.all():
         kept = np.flatnonzero(weights)
         weights, arrays = weights[kept], [take_rows(array, kept) for array in arrays]
@@ -378,10 +378,12 @@ def rows_with_weight(sample_weight, *arrays):
 def scaled_weights(weights, n_rows):
     """Return weights scaled to a mean of 1, that of all ranks, if some are not whole.
 
-    Weights of None are all 1, and rows of weight 0 do not count.
+    Weights of None are all 1, and rows of weight 0 do not count. The ranks call it together.
     """
+    if weights is None and ranks().size == 1:
+        return None
     weights = np.ones(n_rows) if weights is None else weights
-    # a sum without rounding, which does not depend on the order
+    # A sum without rounding, which does not depend on the order.
     found = np.count_nonzero(weights), fsum(weights), not are_whole(weights)
     n, total, has_fractions = ranks().sum([np.array(found, np.float64)])[0]
     weights = weights / (total / n) if has_fractions else weights
