@@ -197,9 +197,10 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
     def _new_encoder(self):
         return self._given()._new_encoder()
 
-    def _encode(self, X, reset=False):
+    def _encode(self, X, reset=False, sample_weight=None):
         """Return checked features, dense if they are those of a table."""
-        return encoded(self, X, reset, missing=True, sparse=not takes_table(self))
+        options = {"missing": True, "sparse": not takes_table(self)}
+        return encoded(self, X, reset, **options, sample_weight=sample_weight)
 
     def _checked(self, y, X):
         options = {"labels_missing": True, "unlabelled": self.unlabelled}
@@ -212,7 +213,7 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
             raise ValueError(f"unlabelled must be a scalar, such as -1, got {self.unlabelled!r}")
         if not resumes:
             self._is_mixed = bool(labelled_columns(X))
-        X = self._encode(X, not resumes)
+        X = self._encode(X, not resumes, sample_weight)
         weights, X, y = rows_with_weight(sample_weight, X, self._checked(y, X))
         given, has_table = self._given(), takes_table(self)
         given._validate_params()

@@ -195,6 +195,17 @@ def test_rows_without_a_label_are_learnt_from():
     assert np.isfinite(both.predict_proba(X)).all()
 
 
+def test_columns_of_a_table_are_those_of_rows_with_weight():
+    generator = np.random.default_rng(0)
+    X = np.column_stack([generator.normal(size=40), generator.integers(2, size=40)])
+    y, others = (X[:, 0] > 0).astype(int), [[1e6, 7.0]] * 5
+    model = RBMClassifier(TabularRBM(3, n_iter=2), random_state=0)
+    expected = model.fit(X, y).predict_proba(X)
+    weights = np.repeat([1.0, 0.0], [40, 5])
+    model.fit(np.concatenate([X, others]), np.append(y, np.ones(5, int)), sample_weight=weights)
+    assert_array_equal(model.predict_proba(X), expected)
+
+
 @pytest.mark.law
 def test_steps_of_few_raw_rows_do_not_run_away():
     """With means that diverge the accuracy is 0.62."""
