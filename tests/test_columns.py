@@ -13,12 +13,18 @@ from _machines import random_theta, slopes_of
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm import RBM
-from skrbm.arrays import Columns
+from skrbm.arrays import Columns, make_rng
 from skrbm.evaluation._observed import exact_sums
 from skrbm.inference import FIXED_POINTS, Gibbs, NaiveMeanField, solve
-from skrbm.inputs import Coordinates
-from skrbm.learning import StandardParameters, StepLength
-from skrbm.learning._optimizers import ArrayGradient
+from skrbm.inputs import Coordinates, Rows
+from skrbm.learning import (
+    SGD,
+    ChainPhase,
+    MomentLearner,
+    StandardParameters,
+    StepLength,
+    Training,
+)
 from skrbm.machine import Machine, data_moments, has_integral, log_partition, precise_free_energy
 from skrbm.units import (
     Bernoulli,
@@ -139,14 +145,37 @@ def test_steps_of_bits_beside_numbers_are_as_long_as_without_them():
     rule = StepLength.of_chains(machine.units, n)
     alone = StepLength.of_chains((Bernoulli(), Bernoulli()), n)
     assert rule.cap * rule.of_bits == alone.cap > rule.cap
+    assert StepLength.of_chains((unit, Gaussian()), n).of_bits == 1.0 != rule.of_bits
     standard = StandardParameters(Coordinates(np.zeros(n), np.ones(n)), is_bit=1.0 * are_bits)
-    ones = tuple(np.ones_like(part) for part in standard.of(machine.copy()))
-    longer = standard.longer_for_bits(ArrayGradient(ones, 1), machine, 3.0).arrays(ones)
-    expected = np.where(are_bits, 3.0, 1.0)
-    *visible, hidden = longer
+    *visible, hidden = standard.factors(machine, 3.0)
     for part in visible:
-        assert_array_equal(part, np.broadcast_to(expected, part.shape))
-    assert_array_equal(hidden, 3.0)
+        assert_array_equal(part, np.where(are_bits, 3.0, 1.0))
+    assert hidden == 3.0 and len(visible) + 1 == len(standard.of(machine))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1])
+def test_longer_steps_of_bits_are_those_of_the_centered_and_penalised_gradient(alpha):
+    """So that they end where others do, also where numbers have other means than in a first fit."""
+    machine = make("all")
+    unit, n = machine.units[0], machine.n_units[0]
+    standard = StandardParameters(
+        Coordinates(np.full(n, 0.3), np.full(n, 2.0)), is_bit=1.0 * unit.columns_with("has_bits", n)
+    )
+    X = draws(Exact(machine), 50)
+    slopes = standard.gradient(machine, data_moments(machine, X))
+    steps = []
+    for rule in (StepLength(1.0), StepLength(1.0, of_bits=3.0)):
+        optimizer = SGD(alpha=alpha)
+        rows = Rows(X, unit, machine.dtype)
+        learner = MomentLearner(
+            rows, ChainPhase(Gibbs()), optimizer, batch_size=50, length=rule, parameters=standard
+        )
+        training = Training(make_rng(0, X), machine)
+        training.offsets = X.mean(axis=0), np.array([0.2, 0.9, 0.5])[: machine.n_units[1]]
+        before, parameters = standard.of(machine), standard.of(machine)
+        learner._move(training, parameters, slopes, 0.01)
+        steps.append(parameters[0] - before[0])
+    assert_allclose(steps[1], steps[0] * standard.factors(machine, 3.0)[0])
 
 
 def two_classes(n):

@@ -27,6 +27,7 @@ from ._average import Average
 from ._chains import COMPLETION, FEW_ROWS, most_rows
 from ._length import as_numbers
 from ._likelihood import LOSS
+from ._optimizers import ArrayGradient
 from ._parameters import LEAST_PRECISION, NATURAL
 from ._together import Shares
 
@@ -412,8 +413,6 @@ class MomentLearner(BatchLearner):
         rule, phase, length, is_measured = self.length, self.phase, rate, False
         if rule is not None:
             state = rule.init() if training.length_state is None else training.length_state
-            if rule.of_bits != 1:
-                slopes = self.parameters.longer_for_bits(slopes, training.machine, rule.of_bits)
             factor = rate * training.length_factor if self._factor is None else self._factor
             length, is_measured = factor * state.rate, rule.measures(state) and rate != 0
             if is_foreign(X) and not is_foreign(length):  # recorded steps read it there
@@ -455,8 +454,14 @@ class MomentLearner(BatchLearner):
             shrinkage = self.optimizer.shrinkage
             slopes = self.parameters.centered(slopes, machine, training.offsets, shrinkage)
             before = slopes.mean_fields(parameters)
+        factors, steps = None, slopes
+        if self.length is not None:
+            factors = self.parameters.factors(machine, self.length.of_bits)
+        if factors is not None:
+            arrays = slopes.arrays(parameters)
+            steps = ArrayGradient(arrays, slopes.n_penalised, slopes.units, factors)
         training.optimizer_state = self.optimizer.update(
-            parameters, slopes, training.optimizer_state, rate
+            parameters, steps, training.optimizer_state, rate
         )
         if self.centered:
             slopes.follow(parameters, before)

@@ -81,7 +81,8 @@ class StepLength:
             return cls(min(max(least, n_columns), most), _CAP_OF_BITS, every=1)
         if math.isfinite(scale):
             return cls(max(_LEAST, _BITS * n_columns), _CAP_OF_BITS * min(1.0, scale))
-        longer = _CAP_OF_BITS / _CAP_OF_NUMBERS
+        are_bits = all(unit.has_bits for unit in units[1:])  # the others are capped like numbers
+        longer = _CAP_OF_BITS / _CAP_OF_NUMBERS if are_bits else 1.0
         return cls(_NUMBERS * n_columns, _CAP_OF_NUMBERS, of_bits=longer)
 
     @classmethod

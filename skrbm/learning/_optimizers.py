@@ -35,20 +35,29 @@ class Gradient:
     units : tuple of Unit
         Kinds of units of the columns of these parameters. Where there are none, each column is a
         site.
+    factors : sequence of float or of arrays, or None
+        Factors on the length of steps, one for each parameter, which it is multiplied with; None
+        if all are 1. They apply to steps by the penalty too, and so do not change where steps end.
     """
 
     n_penalised = 1
     units = ()
+    factors = None
+
+    def length(self, i, rate):
+        """Return the length of steps of the i-th parameters at a learning rate."""
+        return rate if self.factors is None else rate * self.factors[i]
 
     def add(self, targets, rate, keep=1.0):
-        """Add ``rate`` times the gradient to arrays of the parameters' shapes, in place.
+        """Add a step of length ``rate`` to arrays of the parameters' shapes, in place.
 
-        Those that have a penalty are multiplied by ``keep`` before.
+        It is ``rate`` times the gradient, times ``factors``. Those that have a penalty are
+        multiplied by ``keep`` before: a fraction 1 - ``keep`` is taken away, times ``factors``.
         """
         raise unwritten(self, "add")
 
     def arrays(self, parameters):
-        """Return the gradient as a tuple of arrays, of the shapes of ``parameters``."""
+        """Return the gradient, without factors, as arrays of the shapes of ``parameters``."""
         arrays = tuple(namespace(part).zeros_like(part) for part in parameters)
         self.add(arrays, 1.0)
         return arrays
@@ -61,14 +70,15 @@ class Gradient:
 class ArrayGradient(Gradient):
     """A gradient given as arrays."""
 
-    def __init__(self, arrays, n_penalised, units=()):
+    def __init__(self, arrays, n_penalised, units=(), factors=None):
         self._arrays, self.n_penalised, self.units = arrays, n_penalised, units
+        self.factors = factors
 
     def add(self, targets, rate, keep=1.0):
         for i, (target, slope) in enumerate(zip(targets, self._arrays, strict=True)):
             if i < self.n_penalised:
-                target *= keep
-            target += rate * slope
+                target *= keep if self.factors is None else 1.0 - self.length(i, 1.0 - keep)
+            target += self.length(i, rate) * slope
 
     def arrays(self, parameters):
         return self._arrays
@@ -184,7 +194,9 @@ class Penalised(Optimizer):
         return 0.0 if self.makes_zeros else self.alpha
 
     def step_length(self, rule, n_columns):
-        return replace(rule, cap=min(rule.cap, self._longest_step(n_columns)))
+        longest = self._longest_step(n_columns)
+        cap = min(rule.cap, longest)
+        return replace(rule, cap=cap, of_bits=max(1.0, min(rule.of_bits, longest / cap)))
 
     def _longest_step(self, n_columns):
         """Return the rate above which the penalty hinders learning; inf if there is none.
@@ -288,11 +300,11 @@ class SGD(Penalised):
             gradient.add(velocity, rate)
             for i, (part, step) in enumerate(zip(parameters, velocity, strict=True)):
                 if self.shrinkage and i < gradient.n_penalised:
-                    step -= (rate * self.shrinkage) * part
+                    step -= (gradient.length(i, rate) * self.shrinkage) * part
                 part += step
         if self.makes_zeros:
             for i in range(gradient.n_penalised):
-                taken = self._shrink(parameters, gradient, i, rate)
+                taken = self._shrink(parameters, gradient, i, gradient.length(i, rate))
                 if velocity is not None:
                     step = velocity[i]
                     step -= taken
@@ -362,9 +374,10 @@ class Adam(Penalised):
             square *= q
             square += (1 - q) * slope**2
             divisor = namespace(mean).sqrt(square / second) + self.epsilon
-            part += rate * (mean / first) / divisor
+            length = gradient.length(i, rate)
+            part += length * (mean / first) / divisor
             if self.makes_zeros and i < gradient.n_penalised:
-                self._shrink(parameters, gradient, i, rate / divisor)
+                self._shrink(parameters, gradient, i, length / divisor)
         return state._replace(n_steps=n)
 
 
@@ -422,4 +435,4 @@ def clipped(gradient, parameters, max_norm):
     norm = unit * xp.sqrt(sum(xp.sum((array / unit) ** 2) for array in full))
     factor = max_norm / xp.where(norm > max_norm, norm, xp.full_like(norm, max_norm))
     arrays = tuple(cast(factor, part.dtype) * part for part in arrays)
-    return ArrayGradient(arrays, gradient.n_penalised, gradient.units)
+    return ArrayGradient(arrays, gradient.n_penalised, gradient.units, gradient.factors)

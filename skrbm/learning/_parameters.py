@@ -161,9 +161,12 @@ class NaturalParameters:
         """Return rows of deviations of layer ``l`` from a mean, in these coordinates."""
         return X
 
-    def longer_for_bits(self, gradient, machine, factor):
-        """Return a gradient with a factor for bits beside columns that are standardized."""
-        return gradient
+    def factors(self, machine, of_bits):
+        """Return factors on the length of steps for a :class:`Gradient`, given that of bits.
+
+        None is 1: that of bits is for those beside columns that are standardized.
+        """
+        return None
 
     def joint_rows(self, unit, X):
         """Return the columns that have a precision matrix, in these coordinates."""
@@ -301,7 +304,7 @@ class StandardParameters(NaturalParameters):
         Which columns have a precision of their own that is learnt, None is all, and which are
         constant in the data and start with a variance of 1, None is none.
     is_bit : array of shape (n_visible,), default=0.0
-        1 for columns of bits, else 0.
+        1 for columns of bits, else 0, in the dtype of the machine.
     root, columns : array of shape (n, n) and ndarray of int of shape (n,), default=None
         A of the columns with a precision matrix, and which these are; None if there are none.
     prior : float, default=0.0
@@ -437,18 +440,14 @@ class StandardParameters(NaturalParameters):
         slopes.slopes[0] = own
         return ArrayGradient((W, *others, *slopes.own()), slopes.n_penalised, slopes.units)
 
-    def longer_for_bits(self, gradient, machine, factor):
-        by = [1 + (factor - 1) * self.is_bit]
-        by += [factor if unit.has_bits else 1.0 for unit in machine.units[1:]]
-        own = [
-            by[l] if part.ndim == 1 else 1.0
-            for l, theta in enumerate(machine.thetas)
-            for part in theta
-            if part is not None
-        ]
-        slopes = zip(gradient.arrays(None), [by[0], *by[2:], *own], strict=True)
-        arrays = tuple(slope * factor for slope, factor in slopes)
-        return ArrayGradient(arrays, gradient.n_penalised, gradient.units)
+    def factors(self, machine, of_bits):
+        if of_bits == 1:
+            return None
+        visible, (own, *hidden) = 1.0 + (of_bits - 1.0) * self.is_bit, machine.thetas
+        of_weights = [visible, *(of_bits for _ in machine.weights[1:])]
+        of_own = [visible if part.ndim == 1 else 1.0 for part in own if part is not None]
+        of_hidden = [of_bits for theta in hidden for part in theta if part is not None]
+        return [*of_weights, *of_own, *of_hidden]
 
     def machine(self, machine, parameters):
         """Return the machine with given parameters in the coordinates of learning."""

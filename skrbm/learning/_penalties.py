@@ -2,8 +2,9 @@
 
 A step along the gradient of the likelihood leads to X. With a penalty f, the proximal step then
 leads to the minimum over W of sum((W - X)² / (2 d)) + f(W), where d is the length of the step, one
-number or one of each weight. A function of X, d and the unit of the columns of X, or None, returns
-what that step takes away, X - W, which is X itself, to the last bit, where W is 0.
+number, one of each column or one of each weight. A function of X, d and the unit of the columns of
+X, or None, returns what that step takes away, X - W, which is X itself, to the last bit, where W
+is 0.
 """
 
 import math
@@ -56,7 +57,7 @@ def _by_site(x, columns, size):
     """Return some columns as (n_rows, n_sites, size); a number as it is."""
     if not getattr(x, "ndim", 0):
         return x
-    xp = namespace(x)
+    xp, x = namespace(x), x[None, :] if x.ndim == 1 else x
     x = xp.take(x, from_numpy(columns, x), axis=1)
     return xp.reshape(x, (x.shape[0], x.shape[1] // size, size))
 

@@ -18,6 +18,7 @@ from skrbm.learning import (
     StepLength,
 )
 from skrbm.machine import Block, Moments, data_moments
+from skrbm.units import Categorical
 
 RATE = 0.03
 SHAPES = (3, 4), (2, 3), (4,), (3,), (0,)  # machines may have no hidden units
@@ -123,6 +124,32 @@ def test_arrays_follow_the_rule(kind, alpha, penalty, max_grad_norm):
             assert_allclose(one, other, rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.parametrize("kind", ["sgd", "momentum", "adam"])
+@pytest.mark.parametrize(
+    "alpha, penalty", [(0.0, "l2"), (0.1, "l2"), (0.1, "l1"), (0.1, "group_lasso")]
+)
+@pytest.mark.parametrize("max_grad_norm", [None, 1.0])
+def test_factors_are_those_of_lengths(kind, alpha, penalty, max_grad_norm):
+    """Of all columns, or of some: these have no effect on each other."""
+    generator = np.random.default_rng(0)
+    optimizer = both(kind, alpha=alpha, penalty=penalty, max_grad_norm=max_grad_norm)[0]
+    first = generator.normal(size=(3, 4)), generator.normal(size=4)
+    gradients = [(generator.normal(size=(3, 4)), generator.normal(size=4)) for _ in range(4)]
+
+    def learned(factors, rate):
+        ours = tuple(part.copy() for part in first)
+        state, units = optimizer.init(ours), (Categorical(2), None)
+        for slopes in gradients:
+            gradient = ArrayGradient(slopes, 1, units, factors)
+            state = optimizer.update(ours, gradient, state, rate)
+        return ours
+
+    some = np.array([1.0, 1.0, 3.0, 3.0])
+    short, long = (learned(None, rate) for rate in (RATE, 3 * RATE))
+    for found, *expected in zip(learned((some, some), RATE), short, long, strict=True):
+        assert_allclose(found, np.where(some == 1, *expected), rtol=1e-10, atol=1e-13)
+
+
 @kinds
 @penalties
 @pytest.mark.parametrize("max_grad_norm", [None, 0.1])
@@ -205,3 +232,10 @@ def test_steps_with_momentum_are_shorter():
     rule = StepLength(1.0, cap=1.0)
     plain, fast = (SGD(m, alpha=0.0).step_length(rule, 5).cap for m in (0.0, 0.75))
     assert_allclose(fast, plain / 4)
+
+
+@pytest.mark.parametrize("alpha, cap, of_bits", [(0.1, 1.0, 3.0), (0.5, 1.0, 2.0), (2.0, 0.5, 1.0)])
+def test_no_step_reverses_weights(alpha, cap, of_bits):
+    """Nor one of bits, which are longer."""
+    rule = SGD(alpha=alpha).step_length(StepLength(1.0, cap=1.0, of_bits=3.0), 5)
+    assert (rule.cap, rule.of_bits) == (cap, of_bits)
