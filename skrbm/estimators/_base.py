@@ -230,7 +230,7 @@ class BaseRBM(DensityModel):
             As in :meth:`fit`.
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
-            As in :meth:`fit`.
+            As in :meth:`fit`. Fractional weights are scaled to a mean of 1 in each call.
 
         Returns
         -------

@@ -180,7 +180,7 @@ class RBMClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         classes : array-like of shape (n_classes,), default=None
             All classes that the label can have. Only used in the first call; by default those of y.
         sample_weight : array-like of shape (n_samples,), default=None
-            As in :meth:`fit`.
+            As in :meth:`fit`. Fractional weights are scaled to a mean of 1 in each call.
 
         Returns
         -------

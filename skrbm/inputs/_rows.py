@@ -386,7 +386,8 @@ def scaled_weights(weights, n_rows):
     # A sum without rounding, which does not depend on the order.
     found = np.count_nonzero(weights), fsum(weights), not are_whole(weights)
     n, total, has_fractions = ranks().sum([np.array(found, np.float64)])[0]
-    weights = weights / (total / n) if has_fractions else weights
+    if has_fractions:
+        weights = weights * n / total  # in this order equal weights are exactly 1
     return None if (weights == 1).all() else weights
 
 

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skrbm.arrays import Columns, make_rng, to_numpy
-from skrbm.inputs import DistinctRows, distinct_rows, rows_of_epoch
+from skrbm.inputs import DistinctRows, distinct_rows, rows_of_epoch, scaled_weights
 
 LEVEL = 1e-6
 
@@ -92,6 +92,11 @@ def test_whole_weights_are_numbers_of_repetitions():
     assert_array_equal(rows_of_epoch(index, weights, None), [7, 7, 9, 4, 4, 4])
     # beyond 1e8 rows they are resampled
     assert_array_equal(rows_of_epoch(np.arange(4), 1e8 * weights, Fixed(0.4)), [0, 2, 3, 3])
+
+
+@pytest.mark.parametrize("weight", [0.1, 1 / 3, 0.7, 1e-3])
+def test_equal_weights_that_are_scaled_are_none(weight):
+    assert all(scaled_weights(np.full(n, weight), n) is None for n in range(1, 200))
 
 
 def test_real_weights_are_met_on_average_and_within_one():

@@ -233,7 +233,8 @@ class ConditionalRBM(
             Binary outputs, or one label. Outputs that are NaN are unknown, and treated as latent
             variables.
         sample_weight : array-like of shape (n_samples,), default=None
-            Number of rows that each row stands for; fractions hold on average over the epochs.
+            Number of rows that each row stands for. Fractional weights are scaled to a mean of 1,
+            and hold on average over the epochs.
 
         Returns
         -------
@@ -281,7 +282,7 @@ class ConditionalRBM(
         classes : array-like of shape (n_classes,), default=None
             All classes that a single label can have; required in the first call.
         sample_weight : array-like of shape (n_samples,), default=None
-            As in :meth:`fit`.
+            As in :meth:`fit`. Fractional weights are scaled to a mean of 1 in each call.
 
         Returns
         -------
