@@ -153,14 +153,16 @@ def _by_hidden(machine, own, field, known, observed, layer):
             total = field @ h.T + integrals(h)
         values = unit.mean(conditional(machine, 0, (None, h))) if layer == 0 else h
         if layer == 0 and unit.is_joint:
-            values = xp.concat([values, h], axis=1)
+            values = xp.concat([values, h], axis=1)  # for _joint_means
         yield total + shared[None, :] + own[:, None], values
 
 
 def _joint_means(machine, known, observed, means):
-    """Return the means of the visible units, given those without a precision matrix and of h.
+    """Return ``means`` of the visible units with those of the columns with a precision matrix.
 
-    The others depend on the observed values too, and their means given these are linear in h.
+    Given h, these columns depend on the observed ones, so that sums of their means given h alone
+    are of no use. But their means given both are linear in h, whose means follow the others in
+    ``means``.
     """
     xp, n = namespace(known), machine.n_units[0]
     rest = clamped(machine, known, observed)

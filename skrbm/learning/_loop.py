@@ -57,9 +57,10 @@ class Monitor:
         return {}
 
     def score(self, scores, weights):
-        """Take the weighted mean of scores of rows as the value, and compare them in pairs.
+        """Take the weighted mean of scores of the validation rows as the value.
 
-        The noise of a mean is large where rows differ much, and that of a difference is not.
+        Its noise is the standard error of the difference from the best epoch, by the differences of
+        single rows: these vary less than the scores, where rows differ much from each other.
         """
         self.value, self.noise = float(np.average(scores, weights=weights)), 0.0
         self.scores = scores

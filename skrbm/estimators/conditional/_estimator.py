@@ -658,7 +658,7 @@ class ConditionalRBM(
 
 
 def _warn_of_scale(columns):
-    """Warn if features are so large that steps for them are short for the others."""
+    """Warn if a feature is so large that the steps it allows are too short for the others."""
     with np.errstate(over="ignore"):
         squares = columns.variances + columns.means**2
     largest = float(namespace(squares).max(squares)) ** 0.5

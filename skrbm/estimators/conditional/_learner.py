@@ -200,5 +200,6 @@ class ErrorMonitor(Monitor):
             parts.append(np.stack([missed * seen, seen]).sum(axis=2))
         n_wrong, n_seen = np.concatenate(parts, axis=1)
         weights = self.rows.weights_of(self.validation)
+        # The weighted mean is that of known outputs, of which rows may have different numbers.
         self.score(-n_wrong * weights.sum() / (n_seen @ weights or 1.0), weights)
         return {"validation_error": -self.value}
