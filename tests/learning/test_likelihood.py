@@ -187,11 +187,24 @@ def test_the_best_score_follows_log_z_when_its_chains_start_again():
     """log Z of the last epoch was 1.5 too small, and so scores until now were too large."""
     machine = make(BINARY)
     watch, _ = monitor(machine, data(machine))
-    watch.measure(machine, None)
+    measured = watch.measure(machine, None)
     exact, watch.best = watch.log_z.value, watch.value + 1.5
+    watch.highest = measured["log_likelihood"] + 1.5
     watch.log_z = watch.log_z._replace(value=exact - 1.5)
     watch.gain(Training(None, machine))
     assert watch.best == pytest.approx(watch.value)
+    assert watch.highest == pytest.approx(measured["log_likelihood"])
+
+
+@pytest.mark.parametrize("fall, has_fallen", [(0.9, False), (1.1, True)])
+def test_a_nat_less_for_training_rows_is_a_fall(fall, has_fallen):
+    machine = make(BINARY)
+    watch, _ = monitor(machine, data(machine))
+    value = watch.measure(machine, None)["log_likelihood"]
+    assert watch.highest == value and not watch.has_fallen
+    watch.highest = value + fall
+    watch.measure(machine, None)
+    assert watch.highest == value + fall and watch.has_fallen == has_fallen
 
 
 @pytest.mark.parametrize("learning_rate", [0.05, "auto"])
@@ -284,12 +297,17 @@ def test_incomplete_rows_are_not_compared_without_log_z(monkeypatch):
 
 @pytest.mark.parametrize("above, std, warns", [(5.0, 0.1, True), (5.0, 2.0, False), (-1, 0, False)])
 def test_the_end_is_compared_with_independent_units(above, std, warns, monkeypatch):
-    """Where log Z is so many nats above that of independent units, with a standard error."""
+    """Where log Z makes rows lose so many nats on average, with a standard error.
+
+    Their losses have a standard deviation of about 2.5 nats, and their mean one of 0.5.
+    """
     X = np.random.default_rng(0).poisson(3.0, size=(30, 4)).astype(float)
     thetas = Poisson().initial_theta(Columns(X)), Theta(np.zeros(3))
-    machine = Machine((Poisson(), Bernoulli()), thetas, (np.full((3, 4), 1e-9),))
+    log_z = np.exp(thetas[0].field).sum() + 3 * np.log(2) + above + 1.5 * X[:, 0].mean()
+    own = thetas[0]._replace(field=thetas[0].field + [1.5, 0, 0, 0])
+    machine = Machine((Poisson(), Bernoulli()), (own, thetas[1]), (np.full((3, 4), 1e-9),))
     watch, _ = monitor(machine, X, held_out=False)
-    log_z = LogPartition(np.exp(thetas[0].field).sum() + 3 * np.log(2) + above, std)
+    log_z = LogPartition(log_z, std)
     monkeypatch.setattr(watch._tracker, "estimate", lambda machine, budget: log_z)
     watch.measure(machine, None)
     message, _ = watch.warning(machine, None)
