@@ -304,7 +304,7 @@ def test_the_end_is_compared_with_independent_units(above, std, warns, monkeypat
     X = np.random.default_rng(0).poisson(3.0, size=(30, 4)).astype(float)
     thetas = Poisson().initial_theta(Columns(X)), Theta(np.zeros(3))
     log_z = np.exp(thetas[0].field).sum() + 3 * np.log(2) + above + 1.5 * X[:, 0].mean()
-    own = thetas[0]._replace(field=thetas[0].field + [1.5, 0, 0, 0])
+    own = thetas[0]._replace(field=thetas[0].field + np.array([1.5, 0, 0, 0]))
     machine = Machine((Poisson(), Bernoulli()), (own, thetas[1]), (np.full((3, 4), 1e-9),))
     watch, _ = monitor(machine, X, held_out=False)
     log_z = LogPartition(log_z, std)
