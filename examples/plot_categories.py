@@ -3,8 +3,8 @@
 Categorical columns
 ===================
 
-:class:`~skrbm.CategoricalRBM` is fitted to columns of letters, two pairs of which depend on each
-other. It finds the pairs, imputes missing letters and generates new rows.
+:class:`~skrbm.CategoricalRBM` is fitted to columns of letters, among which two pairs of columns
+depend on each other. It finds the pairs, imputes missing letters and generates new rows.
 """
 
 import matplotlib.pyplot as plt
@@ -27,7 +27,7 @@ print(f"independent letters: {-8 * np.log(4):.2f}, truth: {-6 * np.log(4):.2f}")
 # %%
 # Couplings
 # ---------
-# ``components_[j]`` has the weights of a hidden unit to all values of all sites. Sites with large
+# ``components_[j]`` holds the weights of hidden unit j to all values of all sites. Sites with large
 # weights to the same hidden units depend on each other.
 
 W = rbm.components_

@@ -9,8 +9,8 @@ The layers of a :class:`~skrbm.DeepTAPMachine` are pretrained one by one and the
 # %%
 # Joint training
 # --------------
-# With ``n_iter=0`` a fit ends after the pretraining, and ``warm_start`` continues from there. TAP's
-# own log-likelihood is too large; annealed importance sampling is the check.
+# With ``n_iter=0`` a fit ends after the pretraining, and ``warm_start`` continues from there. TAP
+# overestimates the log-likelihood, so annealed importance sampling (AIS) is used as a check.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -39,7 +39,7 @@ for epochs in (0, 1, 2, 4, 5):
 # %%
 # Layers
 # ------
-# Weights of the first layer, and the effect of each unit of the second layer on the pixels.
+# The weights of the first layer, and the effect of each unit of the second layer on the pixels.
 
 one_on = np.eye(24, dtype=np.float32)
 second = deep.inverse_transform(one_on) - deep.inverse_transform(0 * one_on)

@@ -36,9 +36,9 @@ X_train, X_test = draw(500), draw(500)
 # %%
 # Short chains from noise
 # -----------------------
-# The model learns to resemble the data after three sweeps, and not in equilibrium: from random
-# starts the error of the moments decreases, and then increases (last panel; the dashed line is the
-# error of as many rows of data).
+# The model learns to resemble the data after three sweeps, but not in equilibrium: for chains from
+# random starts the error of the moments first decreases and then increases (last panel; the dashed
+# line is the error of as many rows of data).
 
 chains = Gibbs(n_steps=3, start="noise")
 short = RBM(16, inference=chains, learning_rate=0.05, n_iter=200, random_state=0)
@@ -50,8 +50,8 @@ plt.show()
 # %%
 # Persistent chains
 # -----------------
-# The moments are those of the data. Chains need about a thousand sweeps from one cluster to the
-# other.
+# The moments agree with those of the data. Chains need about a thousand sweeps to move from one
+# cluster to the other.
 
 persistent = RBM(
     16,

@@ -3,16 +3,16 @@
 Features for classification
 ===========================
 
-Logistic regression on the pixels of scikit-learn's digits, on the features of scikit-learn's
-``BernoulliRBM``, and on those of :class:`~skrbm.RBM`. As in scikit-learn's example, the data are
-enlarged by copies shifted by a pixel in each direction. The same fitted RBM then completes digits
-whose lower half is missing, and generates new ones.
+Logistic regression is trained on the pixels of scikit-learn's digits, on the features of
+scikit-learn's ``BernoulliRBM``, and on those of :class:`~skrbm.RBM`. As in scikit-learn's example,
+the data are enlarged by copies shifted by a pixel in each direction. The fitted :class:`~skrbm.RBM`
+then also completes digits whose lower half is missing, and generates new ones.
 """
 
 # %%
 # Classification
 # --------------
-# A fifth of the images is the test set, with all their copies.
+# A fifth of the images, with all their copies, is the test set.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -59,7 +59,7 @@ for name, model in models.items():
 # %%
 # Imputation and generation
 # -------------------------
-# Generated digits are shown as the means of their pixels given the hidden units.
+# For generated digits, the mean of each pixel given the hidden units is shown.
 
 rbm = models["RBM"][0]
 shown = X_test[[np.argmax(labels_test == label) for label in range(10)]]

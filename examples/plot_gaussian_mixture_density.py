@@ -3,8 +3,8 @@
 Densities of mixtures
 ======================
 
-Mixtures of three normal distributions in the plane, and the densities that
-:class:`~skrbm.GaussianBernoulliRBM` learns from 500 points by five samplers: Fig. 1 of
+This example shows mixtures of three normal distributions in the plane, and the densities that
+:class:`~skrbm.GaussianBernoulliRBM` learns from 500 points with five samplers, as in Fig. 1 of
 :cite:t:`Liao2022`. Chains are annealed from noise with resampling, so that separate components keep
 their probabilities.
 """
@@ -12,8 +12,8 @@ their probabilities.
 # %%
 # Data and models
 # ---------------
-# Training starts at small variances, and at hidden units whose thresholds pass through rows of the
-# data; with small weights or plain gradient steps most hidden units would vanish.
+# Training starts at small variances, and with hidden units whose thresholds pass through rows of
+# the data; with small weights or plain gradient steps, most hidden units would vanish.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -68,9 +68,9 @@ def fitted(X, sampler, n_components=16):
 # %%
 # Densities
 # ---------
-# The isotropic mixture and the models of all samplers, then the anisotropic mixture. Since all
-# components of an RBM have the same variances, wide ones are composed of narrow ones, and take many
-# more epochs than here.
+# First the isotropic mixture and the models of all samplers, then the anisotropic mixture. Since
+# all components of an RBM have the same variances, wide ones are composed of narrow ones, which
+# takes many more epochs to learn than here.
 
 axis = np.linspace(-5, 5, 101)
 grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)

@@ -4,13 +4,13 @@ Generation from noise
 ======================
 
 :class:`~skrbm.GaussianBernoulliRBM` is trained on digits by Gibbs-Langevin sampling from noise, and
-generates digits in the same way: Fig. 2 of :cite:t:`Liao2022` on small images.
+generates digits in the same way, as in Fig. 2 of :cite:t:`Liao2022` but on small images.
 """
 
 # %%
 # From noise to digits
 # --------------------
-# Each row is a chain after more and more steps. Training used 20 steps.
+# Each row shows one chain after increasing numbers of steps. Training used 20 steps.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -38,8 +38,8 @@ plt.show()
 # %%
 # Weights and variances
 # ---------------------
-# Left, weights of 25 hidden units. Right, the variance of each pixel given the hidden units, over
-# its variance in the data.
+# Left: the weights of 25 hidden units. Right: the variance of each pixel given the hidden units,
+# against its variance in the data.
 
 order = np.argsort(-np.abs(rbm.components_).sum(axis=1))[:25]
 figure = plt.figure(figsize=(7.5, 4), layout="constrained")

@@ -10,8 +10,8 @@ insertion, until the validation likelihood stops improving.
 # %%
 # Growth
 # ------
-# ``truncate`` returns the model of any size on the path. Fewer chains than the default of 1000 find
-# fewer units.
+# ``truncate`` returns the model of any size on the path. With fewer chains than the default of
+# 1000, fewer units are found.
 
 import matplotlib.pyplot as plt
 import numpy as np

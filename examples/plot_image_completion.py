@@ -10,8 +10,8 @@ couples them through hidden units. Without hidden units it is a logistic regress
 # %%
 # Two kinds of damage
 # -------------------
-# Flipped pixels, and a square of 4 x 4 pixels at a random position that is set to 0. Errors are
-# those of all pixels and of those changed by the damage.
+# Either pixels are flipped, or a square of 4 x 4 pixels at a random position is set to 0. Errors
+# are given for all pixels, and for those changed by the damage.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -48,8 +48,8 @@ for task, X in damaged.items():
 # %%
 # Known pixels
 # ------------
-# If the position of the square is known, :meth:`~skrbm.ConditionalRBM.impute` infers the pixels
-# inside, marked by NaN, from the features and from the known pixels.
+# If the position of the square is known, its pixels are marked by NaN, and
+# :meth:`~skrbm.ConditionalRBM.impute` infers them from the features and from the known pixels.
 
 X, hidden = damaged["occluded"], squares[test]
 completed = models["occluded", "RBM"].impute(X[test], np.where(hidden, np.nan, Y[test]))

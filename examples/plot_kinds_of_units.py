@@ -3,15 +3,16 @@
 Visible units
 =============
 
-The digits have grey values from 0 to 1, half of them exactly 0. Samples of binary units are 0 or 1,
-truncated Gaussian units have a density on [0, 1], and truncated Gauss-Bernoulli units a point mass
-at 0 as well.
+The digits have grey values from 0 to 1, half of which are exactly 0. Samples of binary units are 0
+or 1, truncated Gaussian units have a density on [0, 1], and truncated Gauss-Bernoulli units also
+have a point mass at 0.
 """
 
 # %%
 # Samples of three models
 # -----------------------
-# Next to the samples: the fraction of pixels that are exactly 0, and a histogram of the others.
+# To the right of the samples: the fraction of pixels that are exactly 0, and a histogram of the
+# others.
 
 import matplotlib.pyplot as plt
 import numpy as np

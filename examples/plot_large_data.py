@@ -74,8 +74,8 @@ folder.cleanup()
 # %%
 # Memory
 # ------
-# A fit to files first computes column statistics and keeps up to 10 000 rows. The epoch then
-# shuffles the rows of as many blocks as 128 MiB hold.
+# A fit to files first computes column statistics and keeps up to 10 000 rows. Each epoch then
+# shuffles the rows of as many blocks at a time as fit into 128 MiB.
 
 figure, axis = plt.subplots(figsize=(7.5, 4.4), layout="constrained")
 axis.axhline(size, color="0.4", ls="--", lw=1, label=f"all rows: {size:.0f} MB")

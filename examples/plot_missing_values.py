@@ -3,8 +3,8 @@
 Missing values
 ==============
 
-:class:`~skrbm.RBM` is trained on rows with NaN directly. Here a third of all pixels is missing at
-random, and it is compared with training on imputed rows.
+:class:`~skrbm.RBM` is trained directly on rows with NaN. Here a third of all pixels is missing at
+random, and the result is compared with that of training on imputed rows.
 """
 
 # %%
@@ -51,8 +51,8 @@ for name, found in means.items():
 # %%
 # Samples
 # -------
-# If half of an image is missing, the mean is blurred, and each sample is one possible completion.
-# From left to right: what is observed, the mean, and three samples.
+# If half of an image is missing, the mean is blurred, but each sample is one possible completion.
+# From left to right: the observed pixels, the mean, and three samples.
 
 half = X_test[:6].copy()
 half[:, 32:] = np.nan

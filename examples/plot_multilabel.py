@@ -4,9 +4,10 @@ Predicting dependent outputs
 ============================
 
 The seven segments of a display are predicted from noisy handwritten digits. Only ten of the 128
-combinations are digits. Predicting each segment separately is compared with
-:class:`~sklearn.multioutput.ClassifierChain`, :class:`~sklearn.neural_network.MLPClassifier`, whose
-outputs share hidden features, and :class:`~skrbm.ConditionalRBM`, whose outputs are coupled.
+combinations of segments are digits. Predicting each segment separately is compared with
+:class:`~sklearn.multioutput.ClassifierChain`, with :class:`~sklearn.neural_network.MLPClassifier`,
+whose outputs share hidden features, and with :class:`~skrbm.ConditionalRBM`, whose outputs are
+coupled.
 """
 
 # %%
@@ -58,8 +59,8 @@ for name, model in models.items():
 # %%
 # Probabilities and missing outputs
 # ---------------------------------
-# ``score_samples`` is the log-probability of a configuration. Predictions with a higher probability
-# are right more often. Known segments help to predict the others.
+# ``score_samples`` returns the log-probability of a configuration. Predictions with a higher
+# probability are right more often. If some segments are known, they help to predict the others.
 
 rbm = models["RBM"]
 log_p = rbm.score_samples(X_test)
@@ -76,7 +77,7 @@ print(f"all right with three segments given: {(filled == Y_test).all(axis=1).mea
 # %%
 # Displays
 # --------
-# Images for which the models disagree. Predictions in orange show no digit.
+# These are images for which the models disagree. Predictions in orange are not digits.
 
 ENDS = [(0, 2, 1, 2), (0, 1, 0, 2), (1, 1, 1, 2), (0, 1, 1, 1), (0, 0, 0, 1), (1, 0, 1, 1)]
 ENDS.append((0, 0, 1, 0))  # each segment from (x, y) to (x, y)

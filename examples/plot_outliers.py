@@ -3,7 +3,7 @@
 Outliers in a mixed table
 =========================
 
-:class:`~skrbm.RBMOutlierDetector` finds rows whose values are ordinary one by one and improbable
+:class:`~skrbm.RBMOutlierDetector` finds rows whose values are ordinary one by one but improbable
 together. Here a tenth of the rows of a table has one value that comes from another row.
 """
 
@@ -43,7 +43,7 @@ for row in np.flatnonzero(is_outlier):
 # %%
 # Two detectors
 # -------------
-# The table needs no encoding, since each column has units of its kind.
+# The table needs no encoding, since each column has units of the right kind.
 
 detector = RBMOutlierDetector(contamination=0.1, random_state=0).fit(people)
 encoder = make_column_transformer(

@@ -36,8 +36,8 @@ for name, hidden in kinds.items():
 # %%
 # Weights, samples and features
 # -----------------------------
-# The better model of each kind: its eight largest receptive fields, eight samples, and the
-# distribution of the features of test images.
+# For each kind of hidden unit, the better of both models: its eight largest receptive fields, eight
+# samples, and the distribution of the features of test images.
 
 figure = plt.figure(figsize=(8, 7), layout="constrained")
 rows = figure.subfigures(len(kinds), 3, width_ratios=[2, 2, 1.4])

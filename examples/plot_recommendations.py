@@ -29,9 +29,10 @@ X = np.where(seen, ratings, np.nan)
 print(f"{seen.mean():.0%} of the ratings are known, {seen.sum(axis=1).mean():.0f} of each user")
 
 # %%
-# Errors of the others
-# --------------------
-# Each rating is predicted from those of the user; without hidden units by effects alone.
+# Errors of unknown ratings
+# -------------------------
+# Each unknown rating is predicted from the known ratings of the user, and, for comparison, from the
+# effects of users and items alone.
 
 rbm = RatingRBM(random_state=0).fit(X)
 effects = RatingRBM(1, n_iter=0, random_state=0).fit(X).impute(X)

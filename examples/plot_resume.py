@@ -3,8 +3,9 @@
 Resuming from a checkpoint
 ============================
 
-:class:`~skrbm.persistence.Checkpoint` writes the state of a fit while it runs, and
-:func:`~skrbm.persistence.resume` continues from it. The resumed fit is identical to the original.
+:class:`~skrbm.persistence.Checkpoint` saves the state of a fit while it runs, and
+:func:`~skrbm.persistence.resume` continues from it. The resumed fit is identical to one without
+interruption.
 """
 
 import tempfile

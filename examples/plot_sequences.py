@@ -3,15 +3,15 @@
 Family of sequences
 ===================
 
-Contacts, motifs and design of an artificial RNA family: a hairpin whose strands pair and whose loop
-is one of two kinds.
+Contacts, motifs and sequence design for an artificial RNA family: a hairpin whose strands pair and
+whose loop is one of two kinds.
 """
 
 # %%
 # A hairpin
 # ---------
-# Site i of the first eight pairs with site 19 - i; a pair is AU, GC or, less often, GU. The loop is
-# GAAA or UUCG. One letter in twenty is replaced by any other, or by a gap.
+# Each site i of the first eight pairs with site 19 - i; a pair is AU, GC or, less often, GU. The
+# loop is GAAA or UUCG. One letter in twenty is replaced by any other letter, or by a gap.
 
 import io
 
@@ -73,8 +73,8 @@ figure.colorbar(image)
 # %%
 # Motifs
 # ------
-# Frequencies of letters, and logos of the three hidden units with the largest weights: letters on
-# the same side of the line occur together.
+# The frequencies of letters, and logos of the three hidden units with the largest weights: letters
+# on the same side of the line occur together.
 
 LogoDisplay.from_profile(profile(family.codes, len(LETTERS), weights), alphabet="rna")
 largest = np.argsort(-np.linalg.norm(rbm.components_, axis=(1, 2)))[:3]

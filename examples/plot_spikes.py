@@ -30,8 +30,8 @@ X, X_test, activity_test = spikes[:6000], spikes[6000:], activity[6000:]
 # %%
 # Two models
 # ----------
-# The penalty "l1b" favours few large weights over many small ones. Without it real-valued units
-# would mix the assemblies, since rotations explain the spikes nearly as well.
+# The penalty "l1b" favours a few large weights over many small ones. Without it, real-valued units
+# would mix the assemblies, since rotations of the weights explain the spikes nearly as well.
 
 models = {
     "double-rectified": RBM(
@@ -55,7 +55,8 @@ for name, rbm in models.items():
 # Assemblies and hidden units
 # ---------------------------
 # Cells are sorted by assembly, and units by the assembly that they follow best. Each
-# double-rectified unit has the weights of one assembly; binary units share them, and saturate.
+# double-rectified unit has large weights to one assembly; several binary units share an assembly,
+# and saturate.
 
 by_group = np.argsort(group, kind="stable")
 figure, axes = plt.subplots(2, 3, figsize=(9, 5), width_ratios=[1.4, 1, 1], layout="constrained")

@@ -10,7 +10,7 @@ and generates new rows.
 # %%
 # Data
 # ----
-# Four groups of customers, which are not a column of the table.
+# The rows come from four groups of customers; the group is not a column of the table.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -40,7 +40,8 @@ holes = holes.mask(rng.random(holes.shape) < 0.1)
 # %%
 # Synthetic rows
 # --------------
-# Kinds of columns follow from dtypes, except that visits are unbounded counts.
+# The kinds of columns follow from their dtypes, except that visits are declared as unbounded
+# counts.
 
 rbm = TabularRBM(n_components=20, kinds={"visits": "count"}, n_iter=30, random_state=0)
 synthetic = rbm.fit(holes).sample(n, n_steps=100, random_state=0)
@@ -66,7 +67,7 @@ plt.show()
 # %%
 # Imputation
 # ----------
-# ``impute`` fills in means, and the most probable categories. Samples show the uncertainty.
+# ``impute`` fills in means and the most probable categories. Draws show the uncertainty.
 
 row = holes.loc[[holes.isna().sum(axis=1).idxmax()]]
 print(row.to_string())

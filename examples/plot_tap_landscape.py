@@ -4,14 +4,15 @@ Solutions of TAP equations
 ==========================
 
 The fixed points of the TAP equations are the modes of the model: each is a mean image with a free
-energy, and attracts the rows of one kind. This example follows the solutions of a
-:class:`~skrbm.TAPRBM` during training, as Figs. 4 to 7 of :cite:t:`Tramel2018`.
+energy, and attracts rows of one kind. This example follows the solutions of a
+:class:`~skrbm.TAPRBM` during training, as in Figs. 4 to 7 of :cite:t:`Tramel2018`.
 """
 
 # %%
 # Training with a recorder
 # ------------------------
-# The callback iterates 1000 rows to their solutions after some of the epochs.
+# After some of the epochs, the callback iterates the TAP equations from 1000 rows until they reach
+# their solutions.
 
 import copy
 
@@ -50,8 +51,8 @@ plt.show()
 # %%
 # Solutions as images
 # -------------------
-# The solutions that attract most rows, with the number of rows. If each row is assigned the most
-# common digit of its solution, this fraction is right:
+# The solutions that attract the most rows, with the number of rows above each. If each row is
+# assigned the most common digit of its solution, this fraction is right:
 
 found = recorder.solutions_[-1]
 digits = y[: len(found.labels)]
@@ -69,7 +70,7 @@ plt.show()
 # %%
 # Landscape
 # ---------
-# Isomap embeddings: of the solutions, coloured by free energy, and of the data, coloured by digit,
+# Isomap embeddings of the solutions, coloured by free energy, and of the data, coloured by digit,
 # with the solutions as black dots.
 
 # sphinx_gallery_thumbnail_number = 4
@@ -82,9 +83,10 @@ plt.show()
 # %%
 # A tree of solutions
 # -------------------
-# Solutions split off one another during training. From the last epoch to the first, each is
-# followed to a solution of the model before: a hierarchical clustering of the rows, as
-# :cite:t:`Decelle2023` propose. Branches are grey where no digit has half of the rows.
+# During training, solutions split off from one another. From the last epoch back to the first, each
+# solution is followed to one of the model before, which gives a hierarchical clustering of the
+# rows, as proposed by :cite:t:`Decelle2023`. Branches are grey where no digit makes up half of the
+# rows.
 
 epochs, models = [3, 5, 10, 13, 16, 20, 25, 30, 40], []
 growing = TAPRBM(64, inference=rbm.inference, optimizer=paper, **settings)

@@ -10,7 +10,7 @@ scikit-learn from their word counts.
 # %%
 # Documents and topics
 # --------------------
-# A tenth of the docstrings is the test set. With twelve hidden units likelihoods are exact.
+# A tenth of the docstrings is the test set. With only twelve hidden units, likelihoods are exact.
 
 import ast
 from pathlib import Path
@@ -46,8 +46,8 @@ print(f"test perplexity: {rbm.perplexity(X_test):.0f}, by word frequencies {alon
 # %%
 # Words of the topics
 # -------------------
-# What an active hidden unit adds to the probabilities of words, if it is the only one. ``sparsity``
-# keeps most units off in a document, so that each of them is a topic.
+# The bars show how much an active hidden unit adds to the probabilities of words if no other unit
+# is active. ``sparsity`` keeps most units off in a document, so that each unit is a topic.
 
 activity = rbm.transform(X_train)
 off = softmax(rbm.intercept_visible_)
@@ -62,7 +62,8 @@ plt.show()
 # %%
 # Completing a document
 # ---------------------
-# Expected frequencies of words given some words, relative to those in all documents.
+# Expected frequencies of words in a document that contains the given words, relative to those in
+# all documents.
 
 frequent = np.asarray(X_train.sum(axis=0)).ravel() > 100
 given = ["gradient descent", "forest of trees", "squared error"]
