@@ -55,7 +55,7 @@ for name, rbm in models.items():
 # Assemblies and hidden units
 # ---------------------------
 # Cells are sorted by assembly, and units by the assembly that they follow best. Each
-# double-rectified unit has large weights to one assembly; several binary units share an assembly,
+# double-rectified unit has large weights to one assembly only; binary units mix several assemblies,
 # and saturate.
 
 by_group = np.argsort(group, kind="stable")
