@@ -1,12 +1,13 @@
-"""Cost of adaptive TAP: the inverse by blocks against np.linalg.inv, and a sweep against TAP's.
+"""Cost of adaptive TAP: inverting by blocks against np.linalg.inv, and a sweep against TAP's.
 
     python examples/benchmarks/adaptive_tap_speed.py [--hidden 500 100] [--repeats 5]
 
-Each sweep of adaptive TAP needs, for each row, the diagonal of the inverse of the matrix
-[[D_v, -W], [-W', D_h]] of all units. The textbook inverts it as it is; the Schur complement on the
-smaller side, in units of the spreads, leaves four triangular routines. Random weights with the
-largest singular value of the coupling matrix at 0.9 in these units. Medians of the ratios within
-each repeat, one BLAS thread for all; the error is the largest one relative to the diagonal.
+For each row, a sweep of adaptive TAP needs the diagonal of the inverse of the matrix [[D_v, -W],
+[-W', D_h]] of all units. The textbook method inverts this matrix as it is; we use the Schur
+complement on the smaller side, in units of the spreads, which takes four triangular routines.
+Weights are random, with the largest singular value of the coupling matrix at 0.9 in these units.
+Printed are medians of the ratios within each repeat, with one BLAS thread for all; the error is the
+largest one relative to the diagonal.
 """
 
 import argparse

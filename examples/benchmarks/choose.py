@@ -2,9 +2,9 @@
 
     python examples/benchmarks/choose.py [features] [density] ...
 
-For each task: data of scikit-learn or generated data, the recommended estimator, and alternatives
-of scikit-learn. Printed are processor seconds of fit and use on one thread, and a measure on test
-rows. One split and one seed each.
+Each task has data of scikit-learn or generated data, the recommended estimator, and alternatives
+from scikit-learn. Printed are the processor seconds of fit and use on one thread, and a score on
+test rows. Each task has one split and one seed.
 """
 
 import argparse

@@ -2,11 +2,12 @@
 
     python examples/benchmarks/digits_accuracy.py [--seeds 5] [--hidden 100]
 
-The protocol of scikit-learn's RBM example: digits and copies shifted by a pixel, a fifth of them in
-the test set. Raw pixels, and pipelines with scikit-learn's BernoulliRBM and with estimators of
-skrbm of the same size and number of epochs; `RBM` and `TAPRBM` have their default, 40 epochs. Seeds
-change the split and the RBM; differences to scikit-learn's are paired. The log-likelihood of test
-rows is that of pixels drawn with the grey levels as probabilities.
+The protocol is that of scikit-learn's RBM example: digits, and copies shifted by a pixel, a fifth
+of which are the test set. Raw pixels are compared with pipelines that use scikit-learn's
+BernoulliRBM and estimators of skrbm, all of the same size and number of epochs, except that `RBM`
+and `TAPRBM` have their default, 40 epochs. Seeds change the split and the RBM; differences to
+scikit-learn's are paired. The log-likelihood of test rows is that of bits drawn with the grey
+levels as probabilities.
 """
 
 import argparse

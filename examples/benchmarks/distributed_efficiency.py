@@ -2,10 +2,10 @@
 
     OPENBLAS_NUM_THREADS=1 python examples/benchmarks/distributed_efficiency.py
 
-Two processes share each batch of one fit, each with a core and a BLAS thread of its own. In the
-model a step of n rows takes a + b n, as measured on one process, and a sum by a ring of N ranks 2
-(N - 1) (latency + bytes / N / bandwidth). Latency and bandwidth of this machine are measured; those
-of networks are typical.
+Two processes share each batch of one fit; each has a core and a BLAS thread of its own. In the
+model, a step of n rows takes a + b n, as measured on one process, and summing over a ring of N
+ranks takes 2 (N - 1) (latency + bytes / N / bandwidth). The latency and bandwidth within this
+computer are measured; those of networks are typical values.
 """
 
 import argparse

@@ -1,11 +1,12 @@
-"""Time and accuracy of belief propagation against the matrix form of its paper.
+"""Time and accuracy of belief propagation against the matrix form of the paper.
 
     python examples/benchmarks/conditional_rbm/bp_speed.py [PART ...] [--repeats 5]
 
-Parts: "one" RBM of 1000 x 500 units and 10 sweeps; "many", 100 instances of 784 x 256 units that
-share their weights, 10 sweeps, with the paper's form timed on 5 of them; "large", 10 000 x 2000
-units to convergence. Weights are normal, of standard deviation 3 / sqrt(n_visible + n_hidden), and
-fields standard normal. One thread; ratios are medians over interleaved repeats.
+Parts: "one", an RBM of 1000 x 500 units and 10 sweeps; "many", 100 instances of 784 x 256 units
+that share their weights, 10 sweeps, with the paper's form timed on 5 of them; "large", 10 000 x
+2000 units until convergence. Weights are normal, with standard deviation 3 / sqrt(n_visible +
+n_hidden), and fields are standard normal. Timings use one thread; ratios are medians over
+interleaved repeats.
 """
 
 import argparse

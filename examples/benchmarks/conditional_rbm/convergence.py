@@ -3,10 +3,10 @@
     python examples/benchmarks/conditional_rbm/convergence.py [--task occluded8] [--epochs 20]
         [--train-size 2000] [--rate 0.05] [--inference bp|mean_field] [--start random|LR]
 
-Belief propagation, or mean field, makes 7 + epoch sweeps; a row has converged when the mean squared
-change of its beliefs in a sweep is at most 1e-6. The paper uses 50 000 images and 50 epochs. Also
-printed is the largest weight. With ``--start LR`` training starts at a logistic regression of 15
-epochs.
+In each epoch, belief propagation or mean field makes 7 + epoch sweeps; a row has converged when the
+mean squared change of its beliefs in a sweep is at most 1e-6. The largest weight is printed too.
+The paper uses 50 000 images and 50 epochs. With ``--start LR`` training starts at a logistic
+regression of 15 epochs.
 """
 
 import argparse

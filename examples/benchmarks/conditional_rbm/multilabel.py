@@ -3,11 +3,12 @@
     python examples/benchmarks/conditional_rbm/multilabel.py [SET ...] [--seeds 5] [--folds 5]
         [--method NAME ...]
 
-Sets: emotions, scene and yeast of Mulan with the standard split, from the folder multilabel-mulan
-of SKRBM_DATA. All features are standardized. For each method the best of four settings is selected
-by cross-validated subset accuracy, averaged over the seeds, and fitted to the training part for
-each seed. A seed draws initial weights, the order of batches, or the order of the labels in a
-chain. Differences are paired by seed; the error due to the finite test set is printed too.
+The sets are emotions, scene and yeast of Mulan with the standard split, from the folder
+multilabel-mulan of SKRBM_DATA. All features are standardized. For each method, the best of four
+settings is selected by cross-validated subset accuracy, averaged over the seeds, and fitted to the
+training part for each seed. A seed determines the initial weights, the order of batches, or the
+order of the labels in a chain. Differences are paired by seed; the error due to the finite test set
+is printed too.
 """
 
 import argparse

@@ -4,7 +4,7 @@
         [--method MLE-BP CD-10] [--train-size 10000] [--epochs 6] [--rate 0.1] [--seeds 1]
 
 A random square of the given side is set to 0 in images of MNIST, and all pixels are predicted. With
-28 nothing is observed. The paper uses 50 000 images.
+a side of 28, nothing is observed. The paper uses 50 000 images.
 """
 
 import argparse

@@ -6,15 +6,15 @@
         [--start random|LR] [--n-components 256] [--batch-size 5] [--alpha 2e-3] [--redraw]
         [--last-rate 0.02]
 
-Inputs are 784 noisy or occluded pixels, outputs the 784 pixels of the image. A fit makes
-``--epochs`` epochs within ``--minutes`` of processor time, while the rate decreases to
-``--last-rate`` times itself; 1 is a constant rate, as in the paper, which has no penalty either.
-Rates and numbers of epochs are selected on the validation images at the first seed, and in each fit
-the best epoch. With ``--start LR`` training starts at a logistic regression of 15 epochs, whose
-time counts. With ``--redraw`` each epoch corrupts the training images again; otherwise they are
-corrupted once, as in the paper. Seeds draw the training images, the corruption and the weights.
-Differences to MLE-BP are paired by seed. The paper uses 50 000 images of MNIST (4100 of Caltech101
-Silhouettes) and 50 epochs, 200 with CD.
+Inputs are 784 noisy or occluded pixels, and outputs are the 784 pixels of the original image. A fit
+makes ``--epochs`` epochs within ``--minutes`` of processor time, while the rate decreases to
+``--last-rate`` times its first value; 1 means a constant rate, as in the paper, which has no
+penalty either. Rates and numbers of epochs are selected by the error on validation images with the
+first seed, and in each fit the best epoch counts. With ``--start LR`` training starts at a logistic
+regression of 15 epochs, whose time is included. With ``--redraw`` the training images are corrupted
+again in each epoch; otherwise they are corrupted once, as in the paper. A seed determines the
+training images, the corruption and the weights. Differences to MLE-BP are paired by seed. The paper
+uses 50 000 images of MNIST (4100 of Caltech101 Silhouettes) and 50 epochs, 200 with CD.
 """
 
 import argparse

@@ -2,18 +2,18 @@
 
     python examples/benchmarks/frank_wolfe/fig1_2_likelihood.py {caltech,mnist} [--scale 1.0]
 
-Frank-Wolfe with joint training, by line search and with the printed steps 1/t; CD-10 from random
-starts, the best of ``--starts`` by the validation rows; CD-10 from the Frank-Wolfe model of the
-same size, the best of ``--orders`` of the batches. Likelihoods are AIS over the paper's 14 500
-temperatures with ``--chains`` chains, 1000 temperatures for the selection of a start. The
-classifier is multinomial logistic regression on E[h | v].
+Compared are Frank-Wolfe with joint training, with line search and with the printed steps 1/t; CD-10
+from random starts, the best of ``--starts`` by the likelihood of validation rows; and CD-10 from
+the Frank-Wolfe model of the same size, the best of ``--orders`` orders of the batches. Likelihoods
+are estimated by AIS over the paper's 14 500 temperatures with ``--chains`` chains; a start is
+selected with 1000 temperatures. The classifier is multinomial logistic regression on E[h | v].
 
 ``--scale`` multiplies the sizes (20 to 700), the epochs of CD (400 on Caltech101 Silhouettes, 200
 on MNIST) and, on MNIST, the rows (50 000; the other 10 000 are the validation set). A path
-continues for ``--patience`` units after the size that it chooses, or ends by the free-energy gap of
-the paper with ``--stop free_energy_gap``; its test likelihood is printed
-every ``--every`` units. Of the scaled sizes, or ``--sizes``, those on the path are used, and the
-chosen one. Seconds are processor time.
+continues for ``--patience`` units after the size that it chooses, or ends at the free-energy gap of
+the paper with ``--stop free_energy_gap``; its test likelihood is printed every ``--every`` units.
+Among the scaled sizes, or ``--sizes``, those on the path are used, and the chosen size. Seconds are
+processor time.
 """
 
 import argparse

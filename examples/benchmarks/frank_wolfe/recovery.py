@@ -4,11 +4,12 @@
         [--steps joint line_search 1/t] [--sizes 3 6] [--seeds 1] [--patience 5]
 
 Data are drawn from random RBMs with 3 to 12 hidden units, for which the best model of independent
-units is at least 0.3 nats below the truth. Each is grown by every step of ``--steps``, and learned
-by PCD from a random start with the true size. Printed are the mean log-likelihood of test rows less
-that of the truth, the fraction of the distance from independent units to the truth which is closed,
-and the same after the grown RBM is refined by PCD. Log-likelihoods are sums over all
-configurations. ``--scale`` multiplies the 30 000 training rows and the 150 epochs.
+units is at least 0.3 nats below the truth. For each of them, a model is grown by every step rule in
+``--steps``, and another is learned by PCD from a random start with the true size. Printed are the
+mean log-likelihood of test rows minus that of the truth, the fraction of the gap between
+independent units and the truth that is closed, and both again after the grown RBM is refined by
+PCD. Log-likelihoods are exact, by sums over all configurations. ``--scale`` multiplies the 30 000
+training rows and the 150 epochs.
 """
 
 import argparse

@@ -2,8 +2,9 @@
 
     python examples/benchmarks/gaussian_bernoulli/ablation.py --epochs 10 --n-components 256
 
-Everything else as in images.py. Step sizes are in units of each pixel's own variance; the paper's
-are mean variances divided by the batch size in the sampler of its released code.
+Everything else is as in images.py. Step sizes are in units of each pixel's own variance; in the
+sampler of the paper's released code they are in units of the mean variance divided by the batch
+size.
 """
 
 import numpy as np

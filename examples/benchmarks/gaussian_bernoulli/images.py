@@ -3,13 +3,13 @@
     python examples/benchmarks/gaussian_bernoulli/images.py --samplers Gibbs Gibbs-Langevin \
         [--data fashion-mnist] [--n-components 1024] [--epochs 50] [--seeds 0 1 2]
 
-Printed is, for each sampler and seed, the Fréchet distance between samples and test images in the
-features of a small classifier that the script trains itself (not the paper's Inception FID), the
-smallest learned variance (of standardized pixels) and the seconds. With ``--out`` a sheet of
-samples of each sampler, intermediate states and filters are saved there.
-Normal noise of ``--noise`` grey levels is added to the training images: pixels that are nearly
-always black have otherwise standardized values of a hundred and more, and rule the gradient.
-Those called adjusted accept or reject from step ``--adjust-after`` on.
+For each sampler and seed, the script prints the Fréchet distance between samples and test images in
+the features of a small classifier that it trains itself (not the paper's Inception FID), the
+smallest learned variance (of standardized pixels) and the seconds. With ``--out`` it saves a sheet
+of samples for each sampler, with intermediate states and filters. Normal noise of ``--noise`` grey
+levels is added to the training images: without it, pixels that are nearly always black have
+standardized values of a hundred or more, and dominate the gradient. Adjusted samplers accept or
+reject from step ``--adjust-after`` on.
 """
 
 import argparse

@@ -3,16 +3,16 @@
     python examples/benchmarks/gaussian_bernoulli/mixtures.py
     python examples/benchmarks/gaussian_bernoulli/mixtures.py --released --epochs 2000
 
-Test log-densities, with log Z by quadrature, and the fraction of each component among samples, for
-the five samplers and for scikit-learn's GaussianMixture. Chains are annealed from noise, and steps
-are those of Adam. Training starts at small variances and at hidden units whose thresholds pass
-through rows of the data; otherwise nearly all hidden units vanish.
+Printed are test log-densities, with log Z by quadrature, and the fraction of each component among
+samples, for the five samplers and for scikit-learn's GaussianMixture. Chains are annealed from
+noise, and the optimizer is Adam. Training starts at small variances, and with hidden units whose
+thresholds pass through rows of the data; otherwise nearly all hidden units vanish.
 
-With ``--released`` the mixtures and settings are those of the code that the authors released:
-1000 rows, 256 hidden units with weights from N(0, 1 / 258), biases of 0, variances of 1, chains of
-100 steps from noise of which all count, draws of hidden units in the gradient, and gradient ascent
-with a rate of 0.01 that decreases to 0. There, chains without acceptance run at a temperature of
-100, the size of a batch; ``--temperature 1`` is that of the machine.
+With ``--released`` the mixtures and settings are those of the code that the authors released: 1000
+rows, 256 hidden units with weights from N(0, 1 / 258), biases of 0, variances of 1, chains of 100
+steps from noise in which every step counts, draws of hidden units in the gradient, and gradient
+ascent with a rate of 0.01 that decreases to 0. In that code, chains without acceptance run at a
+temperature of 100, the size of a batch; ``--temperature 1`` samples from the model itself.
 """
 
 import argparse

@@ -3,17 +3,18 @@
     python examples/benchmarks/gaussian_bernoulli/released.py [--rows 10000] [--n-components 512]
         [--epochs 100] [--n-steps 20] [--samplers Gibbs Gibbs-Langevin] [--seeds 0] [--no-loop]
 
-The code that Liao et al. (2022) released scales all pixels by one mean and one deviation, starts at
-weights from N(0, 1 / (n + m)), ascends by gradients of drawn hidden units with a rate of 0.01, and
-divides energies by the size of the batch, so that Gibbs-Langevin chains run at that temperature.
-Samples end with the mean of the visible units given the hidden ones. ``learned`` does this by
-:class:`~skrbm.GaussianBernoulliRBM`, ``loop`` is the loop of the released code (``grbm.py``,
-``main.py``) written with NumPy; they share data, start and settings, but no random numbers.
+The code that Liao et al. (2022) released scales all pixels by one mean and one standard deviation,
+starts at weights from N(0, 1 / (n + m)), follows the gradient of drawn hidden units with a rate of
+0.01, and divides energies by the size of the batch, so that Gibbs-Langevin chains run at a
+temperature of this size. Samples end with the mean of the visible units given the hidden ones.
+``learned`` does this with :class:`~skrbm.GaussianBernoulliRBM`; ``loop`` is the loop of the
+released code (``grbm.py``, ``main.py``) rewritten in NumPy. They share data, start and settings,
+but no random numbers.
 
-Printed is, for each sampler and seed, the Fréchet distance between samples and test images, in the
-features of a small classifier (not the paper's Inception FID), the mean and smallest log-variance
-of scaled pixels, and seconds. The paper has 4096 hidden units, 60 000 images, 3000 epochs and
-chains of 100 steps.
+Printed are, for each sampler and seed, the Fréchet distance between samples and test images in the
+features of a small classifier (not the paper's Inception FID), the mean and the smallest
+log-variance of scaled pixels, and seconds. The paper has 4096 hidden units, 60 000 images, 3000
+epochs and chains of 100 steps.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
     python examples/benchmarks/gaussian_bernoulli/variances.py --epochs 10 --n-components 256
 
-Prints the least, the median and the largest log-variance of standardized pixels that vary, at
-epochs that double, and saves filters with ``--out``.
+Prints the smallest, the median and the largest log-variance of standardized pixels that vary, after
+epochs 1, 2, 4 and so on and after the last, and saves filters with ``--out``.
 """
 
 import numpy as np
