@@ -2,20 +2,21 @@
 
     python examples/benchmarks/gpu.py [--device cuda] [--part pcd replays ...]
 
-- "pcd": a batch of persistent contrastive divergence, 784 x 4096 units and 512 rows, and its matrix
-  products alone, with and without TensorFloat-32. The difference between fits of two lengths
-  counts, with 50 batches in an epoch.
+- "pcd": a batch of persistent contrastive divergence, 784 x 4096 units and 512 rows, compared with
+  its matrix products alone, with and without TensorFloat-32. The time of a batch is the difference
+  between fits of two lengths, with 50 batches in an epoch.
 - "replays": a batch with recorded steps and without.
-- "rbms": an update of 784 x 500 units, 2000 rows and chains, and that of rbms 0.5.0 (``pip install
-  --no-deps rbms==0.5.0``).
-- "langevin": a step of Gibbs-Langevin sampling with 10 inner steps, and a plain transcription of
-  the inner loop of the paper's released code.
-- "bp": ten sweeps of belief propagation in 100 and 500 RBMs of 784 x 256 units, and the memory
-  traffic of their messages at the speed of a copy.
-- "agreement": largest differences from NumPy of deterministic computations, and exact
+- "rbms": an update of 784 x 500 units, 2000 rows and chains, compared with that of rbms 0.5.0
+  (``pip install --no-deps rbms==0.5.0``).
+- "langevin": a step of Gibbs-Langevin sampling with 10 inner steps, compared with a plain
+  transcription of the inner loop of the paper's released code.
+- "bp": ten sweeps of belief propagation in 100 and 500 RBMs of 784 x 256 units, compared with
+  moving their messages through memory at the speed of a copy.
+- "agreement": the largest differences between deterministic computations and NumPy's, and exact
   log-likelihoods of fits by sampling over some seeds, with standard errors.
 
-Float32; medians over interleaved repeats. ``--device cpu --scale 0.1`` runs in some minutes.
+Everything is in float32; times are medians over interleaved repeats. ``--device cpu --scale 0.1``
+runs in a few minutes.
 """
 
 import argparse

@@ -3,10 +3,11 @@
     python examples/benchmarks/growth.py [rows] [columns] [hidden] [sparse]
 
 Each fit runs in a process of its own: ``RBM(inference="pcd")`` on random bits in float32, with
-batches of 1000 rows where rows grow and of 100 elsewhere. "s" is wall-clock time, "last over first"
-compares the last epoch and the first, "MB" is the peak of resident memory above what there was
-before the fit, and "allowed" is the memory of the data, three times that of the parameters, and
-200 MB. "sparse" fits one epoch to a million rows of 100 columns, of which 5 % are ones.
+batches of 1000 rows where the number of rows grows and of 100 elsewhere. "s" is wall-clock time,
+"last over first" is the time of the last epoch relative to the first, "MB" is the peak of resident
+memory above what was there before the fit, and "allowed" is the memory of the data plus three times
+that of the parameters plus 200 MB. "sparse" fits one epoch to a million rows of 100 columns, in
+which 5 % of the values are 1.
 """
 
 import argparse

@@ -2,8 +2,9 @@
 
     python examples/benchmarks/large_data.py [--gigabytes 4] [--limit 1] [--source rows]
 
-The process may use at most ``--limit`` GB of address space. With ``--source rows`` 784 columns of
-noisy patterns are written to a .npy file; with ``generator`` batches are cut out of 100 MB of them.
+The process may use at most ``--limit`` GB of address space. With ``--source rows``, 784 columns of
+noisy patterns are written to a .npy file; with ``generator``, batches are taken from 100 MB of such
+patterns.
 """
 
 import argparse

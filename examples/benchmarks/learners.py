@@ -1,41 +1,41 @@
-"""What fits without settings reach on bits, real columns and categories, and how long they take.
+"""Likelihoods and times of fits with default settings, on bits, real columns and categories.
 
     SKRBM_DATA=... python examples/benchmarks/learners.py [--works wine ...] [--seeds 0 1 2]
 
-All machines have default settings but for their number of hidden units, so that the same script
-compares two versions of the package; ``--params '{"batch_size": 50}'`` gives all of them these
-parameters, as JSON. The works are:
+All models have default settings except for their number of hidden units, so that the same script
+compares two versions of the package; ``--params '{"batch_size": 50}'`` sets further parameters of
+all of them, given as JSON. The works are:
 
 - "mnist", "fashion-mnist": thresholded images, 500 hidden units, within 85 and 30 seconds of one
   core (``fit_for`` of ``_common.py``, as in ``peers.py``);
 - "baudio", "jester", "plants", "nltcs", "dna": binary tables, 256 hidden units;
-- "digits-20", "digits-72": scikit-learn's digits, bits that are 1 above 8, in an order drawn by
-  ``default_rng(0)``, 1400 rows to learn from and 397 for the test; 64 hidden units, in 20 and in 72
-  passes, of which the latter are 1000 steps of 100 rows;
-- "breast-cancer", "diabetes", "wine", "iris", "three-factors", "digits-noise": real columns, the
-  last one digits plus uniform noise, standardised by the training rows, with 30 % of the rows for
-  the test and 16 hidden units. Beside them are one Gaussian, its covariance shrunk by Ledoit and
-  Wolf, a Gaussian mixture and factor analysis, of which cross-validation on the training rows
-  chooses the numbers of components and the mixture's ``reg_covar``; of diabetes the mixture has
-  narrow peaks at the two values of a column;
-- "wine-60", "iris-60", "diabetes-60", "three-factors-80", "digits-60", "six-groups-60": columns and
-  bits, of whose training rows 60 or 80 % of the values are missing; the test rows are complete.
-  Beside them are independent columns;
-- "six-classes": 12 columns of 4 values, of six classes with 2 % noise, by ``CategoricalRBM(32)``
+- "digits-20", "digits-72": scikit-learn's digits, as bits that are 1 above 8, in an order drawn by
+  ``default_rng(0)``, with 1400 training and 397 test rows; 64 hidden units, 20 and 72 epochs (72
+  epochs are 1000 steps of 100 rows);
+- "breast-cancer", "diabetes", "wine", "iris", "three-factors", "digits-noise": real columns (the
+  last set is digits plus uniform noise), standardized by the training rows, with 30 % of the rows
+  for the test and 16 hidden units. For comparison: one Gaussian, whose covariance is shrunk as by
+  Ledoit and Wolf, a Gaussian mixture and factor analysis, with numbers of components and the
+  mixture's ``reg_covar`` chosen by cross-validation on the training rows. On diabetes the mixture
+  has narrow peaks at the two values of one column;
+- "wine-60", "iris-60", "diabetes-60", "three-factors-80", "digits-60", "six-groups-60": real
+  columns and bits, with 60 or 80 % of the values in training rows missing; the test rows are
+  complete. For comparison: independent columns;
+- "six-classes": 12 columns of 4 values, from six classes with 2 % noise, by ``CategoricalRBM(32)``
   and ``TabularRBM()``;
-- "made-mushroom": 23 columns of 4 values with 10 % noise, of 40 classes of unequal shares, by
-  ``TabularRBM()``. Beside it are independent columns, a tree of Chow and Liu and mixtures of
-  products. Then the same on the file ``agaricus-lepiota.data``, where SKRBM_DATA has it;
-- "groups-30", "groups-60": 30 and 60 bits of two clusters, all bits off and all bits on, of which
-  2 % and 5 % are flipped; 500 rows to learn from and 500 for the test;
-- "six-groups": 40 bits of six clusters with shares from 0.05 to 0.3, of which 2 % are flipped, and
+- "made-mushroom": 23 columns of 4 values with 10 % noise, from 40 classes with unequal shares, by
+  ``TabularRBM()``. For comparison: independent columns, a Chow-Liu tree and mixtures of products.
+  Then the same on the file ``agaricus-lepiota.data``, if SKRBM_DATA has it;
+- "groups-30", "groups-60": 30 and 60 bits in two clusters, all bits off and all bits on, with 2 %
+  and 5 % of the bits flipped; 500 training and 500 test rows;
+- "six-groups": 40 bits in six clusters with shares from 0.05 to 0.3, with 2 % of the bits flipped;
   16 hidden units;
-- "short-fit": seconds of 3 passes of 256 hidden units over those of a fit without settings, on the
-  bits of "digits-72".
+- "short-fit": seconds of 3 epochs with 256 hidden units, divided by those of a fit with default
+  settings, on the bits of "digits-72".
 
 Numbers are mean log-likelihoods of test rows in nats, for each seed. log Z is exact where the
-package can sum it; elsewhere it is the larger one of a forward and a reverse estimate by sequential
-Monte Carlo. "s" is the mean of a fit in seconds of the processor, "warned" counts fits that end
+package can sum it; elsewhere it is the larger of a forward and a reverse estimate by sequential
+Monte Carlo. "s" is the mean processor time of a fit in seconds, and "warned" counts fits that end
 with a warning. Without ``SKRBM_DATA`` the works on images and binary tables cannot run.
 """
 

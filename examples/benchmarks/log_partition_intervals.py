@@ -2,21 +2,22 @@
 
     python examples/benchmarks/log_partition_intervals.py [--seeds 40] [--published 0]
 
-There are ``--seeds`` machines of each kind, with one layer that is enumerated:
+There are ``--seeds`` models of each kind, in which one layer is enumerated:
 
-- two modes: 24 x 12 bits that are all off, or have one pattern, with weights of +-s;
-- equal modes: 24 x 12 bits that are nearly all off or all on, each with about half of the
+- two modes: 24 x 12 bits, all off or in one pattern, with weights of +-s;
+- equal modes: 24 x 12 bits, nearly all off or nearly all on, each with about half of the
   probability;
 - random: normal weights of standard deviation s, and biases of minus half of the sums of the
   weights, so that configurations and their complements compete, which makes them hard;
 - trained: 20 hidden units that learn scikit-learn's digits by contrastive divergence, and 16 that
   learn 12 categorical columns of six classes.
 
-AIS, SMC and tempering have default settings; "auto" is SMC for such machines that are too large to
-enumerate. "reverse" is ``reverse_log_partition``, and "bracket" reaches from the lower end of the
-forward interval of ``bracket`` to the upper end of the reverse one, with the error of the reverse
-one and the standard error of the gap. ``--published n`` adds n seeds on the published CD25 RBM of
-784 x 500 units, whose log Z is 451.25 +- 0.03 (``reference_machines.py``), from SKRBM_DATA.
+AIS, SMC and tempering have default settings; "auto" chooses SMC for such models if they are too
+large to enumerate. "reverse" is ``reverse_log_partition``. The interval of "bracket" reaches from
+the lower end of the forward interval of ``bracket`` to the upper end of the reverse one; its error
+is that of the reverse estimate, and its standard error that of the gap. ``--published n`` adds n
+seeds on the published CD25 RBM of 784 x 500 units, whose log Z is 451.25 +- 0.03
+(``reference_machines.py``), from SKRBM_DATA.
 """
 
 import argparse

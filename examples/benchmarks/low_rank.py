@@ -1,9 +1,9 @@
-"""Starts of low rank against random ones, after few and after more epochs.
+"""Starts of low rank compared with random ones, after few and after more epochs.
 
     python examples/benchmarks/low_rank.py [two-groups] [six-groups] [digits] [mnist-01] [mnist]
 
-Printed are mean log-likelihoods of test rows in nats (the lower one of forward and reverse SMC) and
-processor seconds of the fits on one thread, means over ``--seeds``.
+Printed are mean log-likelihoods of test rows in nats (the lower of forward and reverse SMC) and
+processor seconds of the fits on one thread, averaged over ``--seeds``.
 """
 
 import argparse

@@ -1,33 +1,35 @@
-"""Log-likelihoods of binary machines beside other packages, after equal processor time.
+"""Log-likelihoods of binary RBMs of several packages, after equal processor time.
 
     SKRBM_DATA=... python examples/benchmarks/peers.py [--sets mnist plants ...]
 
-Machines of 784 x 500 units learn the thresholded images of MNIST for 85 seconds and of
-Fashion-MNIST for 30, and machines with 100 hidden units the binary tables plants and audio for 10.
-Seconds are of the processor, on one thread, and the same for all. Contenders are:
+RBMs of 784 x 500 units learn the thresholded images of MNIST for 85 seconds and of Fashion-MNIST
+for 30, and RBMs with 100 hidden units learn the binary tables plants and audio for 10. All have the
+same processor time, on one thread. Contenders are:
 
-- ``RBM``, with no setting but its size and that its rate falls to zero over the seconds;
-- ``BernoulliRBM``, with batches of 100, a rate that falls too, centred gradients and averaged
+- ``RBM``, with defaults but for its size and a rate that falls to zero within the time;
+- ``BernoulliRBM``, with batches of 100, a falling rate, centred gradients and averaged
   parameters;
-- ``BernoulliRBM`` of scikit-learn, batch by batch, so that its rate may fall as well;
-- rbms 0.5.0 (https://pypi.org/project/rbms), in a loop of ours around its function for an update,
-  without the files that its own loop writes. Its defaults, batches and chains of 2000 and 100 Gibbs
-  steps for each update, are made for GPUs: they would have a few updates here, and are left out;
-- paysage 0.2.1 (https://pypi.org/project/paysage), at the settings of its two examples for binary
-  images, by persistent chains with Adam and by TAP, and near them; but without a start at principal
-  components, which alone take longer than all the seconds at this size.
+- ``BernoulliRBM`` of scikit-learn, trained batch by batch, so that its rate may fall as well;
+- rbms 0.5.0 (https://pypi.org/project/rbms), in a loop of ours around its update function,
+  without the files that its own loop writes. Its defaults, batches and chains of 2000 with 100
+  Gibbs steps for each update, are made for GPUs: they would allow only a few updates here, and are
+  left out;
+- paysage 0.2.1 (https://pypi.org/project/paysage), with the settings of its two examples for binary
+  images (persistent chains with Adam, and TAP) and settings near them, but without a start at
+  principal components, which alone would take longer than the whole time at this size.
 
-``SETTINGS`` has what is tried of each contender. What has the best likelihood of validation rows is
-taken: on MNIST after a tenth, on tables after 30 % of the seconds; Fashion-MNIST takes what MNIST
-has chosen. Machines are measured by skrbm alone, in the same way: the mean log-likelihood of test
-rows, of which the lower of AIS and reverse AIS counts. A package that is not installed is left out,
-and said to be.
+``SETTINGS`` lists the settings that are tried for each contender. The one with the best validation
+likelihood is taken: on MNIST after a tenth of the time, on tables after 30 %; Fashion-MNIST takes
+the setting selected on MNIST. All models are measured by skrbm in the same way: the mean
+log-likelihood of test rows, by the lower of AIS and reverse AIS. A package that is not installed is
+left out, with a message.
 
-``pip install --no-deps rbms==0.5.0 paysage==0.2.1`` brings the peers, and ``pip install torch h5py
-tqdm numexpr tables pandas seaborn cytoolz`` what they need, best in an environment of their own.
+``pip install --no-deps rbms==0.5.0 paysage==0.2.1`` installs the peers, and ``pip install torch
+h5py tqdm numexpr tables pandas seaborn cytoolz`` what they need, preferably in an environment of
+their own.
 
-Each figure is saved in examples/benchmarks/results/peers.json as soon as it is found. What is there
-is not computed again, so that the command can be interrupted (``--again`` starts over).
+Each figure is saved in examples/benchmarks/results/peers.json as soon as it is found. Figures in
+this file are not computed again, so that the command can be interrupted (``--again`` starts over).
 """
 
 import argparse

@@ -4,8 +4,9 @@
 
 "joint" is ``RBMClassifier``, which maximizes log p(x, y); "hybrid" gives log p(y | x) a weight of
 0.9, and "discriminative" maximizes it alone. "logistic on features" is logistic regression on the
-hidden means of the joint model, "logistic" on the pixels. "tenth of labels" are the joint model
-with a tenth of the labels and all images, and logistic regression on the labelled images.
+hidden means of the joint model, and "logistic" is on the pixels. The rows "tenth of labels" are the
+joint model with a tenth of the labels and all images, and logistic regression on the labelled
+images.
 """
 
 import argparse

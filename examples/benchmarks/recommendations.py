@@ -3,18 +3,19 @@
     python examples/benchmarks/recommendations.py ratings [--seeds 3]
     python examples/benchmarks/recommendations.py choices [--seeds 3]
 
-Data are made in the shape of MovieLens 100k: 943 users and 1656 items, of which some are popular
-and users rate or choose 20 to 700. A fifth of the entries is held out, so that 5 % are known.
+Data are generated in the shape of MovieLens 100k: 943 users and 1656 items, some of them popular,
+of which each user rates or chooses 20 to 700. A fifth of the entries is held out, so that 5 % are
+known.
 
-ratings: 1 to 5, of effects of items and users, 8 factors and noise. Printed are root mean squared
-errors of held-out ratings. Alternating least squares (ALS) and RatingRBM both start from the
-effects. The number of factors and the penalty of ALS are the best of six for the held-out ratings,
-RatingRBM has default settings.
+ratings: 1 to 5, generated from effects of items and users, 8 factors and noise. Printed are root
+mean squared errors of held-out ratings. Alternating least squares (ALS) and RatingRBM both start
+from the effects. For ALS the best of six combinations of the number of factors and the penalty is
+selected on the held-out ratings; RatingRBM has default settings.
 
-choices: an item is chosen or not, by 12 sparse factors and popularity. Printed is the recall among
-the 20 highest scores of items that were not chosen in training. The penalty of EASE (Steck 2019) is
-the best of three for the held-out choices, RBM and TAPRBM have default settings but for 50 units of
-TAPRBM.
+choices: an item is chosen or not, depending on 12 sparse factors and its popularity. Printed is the
+recall among the 20 highest scores of items that were not chosen in training. For EASE (Steck 2019)
+the best of three penalties is selected on the held-out choices; RBM and TAPRBM have default
+settings, except for the 50 units of TAPRBM.
 """
 
 import argparse

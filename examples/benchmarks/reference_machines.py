@@ -1,12 +1,12 @@
-"""log Z and likelihoods of published machines, against what is known of them.
+"""log Z and likelihoods of published RBMs, compared with known values.
 
     SKRBM_DATA=... python examples/benchmarks/reference_machines.py [--chains 500]
 
-The machine of 15 hidden units is enumerated: log Z = 215.13840552531667, and the mean
-log-likelihood of MNIST's test images, thresholded, is -168.8388544. For the CD25 machine of
-Salakhutdinov and Murray (500 hidden units) AIS was published as 451.28, with -86.34 nats on their
+The RBM with 15 hidden units is enumerated: log Z = 215.13840552531667, and the mean log-likelihood
+of MNIST's test images, thresholded, is -168.8388544. For the CD25 RBM of Salakhutdinov and Murray
+(500 hidden units) the published AIS estimate of log Z is 451.28, with -86.34 nats on their
 binarization of the test images; here AIS runs over their 14 500 temperatures, and reverse AIS
-from the ends of long Gibbs chains that began at training images.
+starts from the ends of long Gibbs chains that began at training images.
 """
 
 import argparse

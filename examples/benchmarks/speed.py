@@ -3,20 +3,20 @@
     python examples/benchmarks/speed.py [PART ...] [--repeats 5]
 
 Contenders run in turn in one process on one BLAS thread; printed are medians of processor seconds
-and of the ratios within repeats. Parts:
+and of the ratios within repeats. The parts are:
 
 - "small": PCD of 64 x 100 units (scikit-learn's digits, thresholded) and of 16 x 32 units, batches
-  of 10 and 100, beside scikit-learn's BernoulliRBM in the same precision;
+  of 10 and 100, compared with scikit-learn's BernoulliRBM in the same precision;
 - "large": PCD of 784 x 500 units on 20,000 images, batches of 100, five epochs, and the share of
   its matrix products;
 - "calls": Python functions that a batch of 100 rows calls, from a profile;
-- "gaussian": 1,700 rows of 64 real columns, 100 hidden units, beside loops of the matrix products,
-  factors and random numbers that the same steps need;
-- "categorical": an epoch at 20 values a site beside the same steps on dense one-hot columns;
+- "gaussian": 1,700 rows of 64 real columns, 100 hidden units, compared with loops of the matrix
+  products, factorizations and random numbers that the same steps need;
+- "categorical": an epoch with 20 values per site, and the same steps on dense one-hot columns;
 - "table": a default fit of 10,000 rows of 15 columns of mixed kinds;
 - "conditional": a default fit of 1,500 rows, 30 features and 8 labels;
-- "score": ``score_samples`` right after a fit, over the time of the fit;
-- "import": ``import skrbm`` beside ``import sklearn.neural_network``;
+- "score": ``score_samples`` right after a fit, relative to the time of the fit;
+- "import": ``import skrbm``, compared with ``import sklearn.neural_network``;
 - "tempering": 500 samples by tempering and by plain Gibbs sampling, after the first call, each
   with its default number of steps, and the autocorrelation of chains that start at samples.
 """

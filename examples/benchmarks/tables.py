@@ -4,13 +4,13 @@
     python examples/benchmarks/tables.py --kinds
 
 One fifth of all values of a generated table and of three tables of scikit-learn is hidden. Printed
-are the root mean squared error of imputed numbers over the standard deviation of the column, and
-the fraction of wrong categories; the other imputers see one-hot encoded categories (without the
-first) and standardized numbers. Then gradient boosting is trained on a training half, or on as many
-synthetic rows of a TabularRBM fitted to it, and tested on the other half. With ``--kinds`` kinds of
-columns are compared instead: log-likelihoods of held-out rows, in nats, and the root mean squared
-error of a fifth of their values that are imputed, for whole numbers of few values; and, for
-amounts that are mostly 0, the share of zeros that are drawn.
+are the root mean squared error of imputed numbers divided by the standard deviation of the column,
+and the fraction of wrong categories; the other imputers see standardized numbers and one-hot
+encoded categories (without the first). Then gradient boosting is trained on one half of the table,
+or on as many synthetic rows from a TabularRBM fitted to it, and tested on the other half. With
+``--kinds``, kinds of columns are compared instead. Printed are then log-likelihoods of held-out
+rows, in nats; for whole numbers with few values, the root mean squared error of imputing a fifth of
+them; and for amounts that are mostly 0, the share of zeros among samples.
 """
 
 import argparse

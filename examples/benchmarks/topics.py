@@ -5,17 +5,17 @@
     python examples/benchmarks/topics.py sklearn --topics 20
 
 correlated: documents of the size of 20 newsgroups (11 314 for training, 2000 words, log-normal
-lengths) with topics whose log-shares are normal and correlated; one word in ten comes from the
-whole vocabulary. docstrings: the docstrings of Python's library, NumPy, SciPy and scikit-learn.
-sklearn: those of scikit-learn alone, with a quarter as test set.
+lengths), whose topics have log-shares that are normal and correlated; one word in ten comes from
+the whole vocabulary. docstrings: the docstrings of Python's library, NumPy, SciPy and scikit-learn.
+sklearn: those of scikit-learn alone, a quarter of them for the test.
 
-Both models have 50 topics, or ``--topics``. ReplicatedSoftmaxRBM has default settings, and sparse
-hidden units in another row; scikit-learn's LatentDirichletAllocation learns online with batches of
-128 and 1024 documents, for at least the same processor time. Printed are the perplexity of half of
-the words of each test document, drawn at random, given the others; the coherence of topics: the
+Both models have 50 topics, or ``--topics``. ReplicatedSoftmaxRBM has default settings, and in
+another row ``sparsity=1``; scikit-learn's LatentDirichletAllocation learns online with batches of
+128 and 1024 documents, for at least the same processor time. Printed are three measures. Perplexity
+is that of a random half of the words of each test document, given the others. Coherence is the
 normalized pointwise mutual information of pairs among the ten words of a topic, by the documents in
-which they occur, on average; and their diversity, the part of these words that are distinct (Dieng
-et al. 2020), since topics that repeat a few frequent words are coherent too.
+which they occur, averaged over pairs and topics. Diversity is the share of these words that are
+distinct (Dieng et al. 2020), since topics that repeat a few frequent words are coherent too.
 """
 
 import argparse

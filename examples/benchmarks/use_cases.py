@@ -1,20 +1,20 @@
-"""Imputation, outliers and recommendations with default settings, beside the usual tools.
+"""Imputation, outliers and recommendations with default settings, compared with the usual tools.
 
     python examples/benchmarks/use_cases.py --seeds 3
 
-Imputation: 20 and 60 % of the values of three tables of scikit-learn and of a generated mixed table
-are hidden. The error is the root mean squared one of numbers in standard deviations of their
-column, and in the mixed table also the share of wrong labels, for which other imputers see ordinal
-codes.
+Imputation: 20 and 60 % of the values are hidden in three tables of scikit-learn and in a generated
+mixed table. The error is the root mean squared error of numbers in standard deviations of their
+column, and, in the mixed table, also the share of wrong labels, for which other imputers see
+ordinal codes.
 
-Outliers: the training rows hold 5 % of another class (malignant tumours, a class of wine, threes
-among eights), or in the mixed table rows in which three of six values were replaced by those of
-other rows. The score is the area under the ROC curve for these. Other detectors see standardized
-numbers and one-hot labels.
+Outliers: 5 % of the training rows are from another class (malignant tumours, a class of wine,
+threes among eights) or, in the mixed table, are rows in which three of six values were replaced by
+those of other rows. The score is the area under the ROC curve for these. Other detectors see
+standardized numbers and one-hot labels.
 
-Recommendations: held-out ratings, and held-out choices, of generated users (recommendations.py).
+Recommendations: held-out ratings and held-out choices of generated users (recommendations.py).
 
-Means and standard deviations over seeds are printed, and the mean processor time of a fit with its
+Printed are means and standard deviations over seeds, and the mean processor time of a fit and its
 result.
 """
 
