@@ -14,8 +14,8 @@ standardized numbers and one-hot labels.
 
 Recommendations: held-out ratings and held-out choices of generated users (recommendations.py).
 
-Printed are means and standard deviations over seeds, and the mean processor time of a fit and its
-result.
+Printed are means and standard deviations over seeds, and the mean processor time of a fit together
+with its use.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What Figs. 4 to 7 of Tramel et al. (2018) share: one training, with its solutions recorded."""
+"""What the scripts for Figs. 4 to 7 of Tramel et al. (2018) share: a fit that records solutions."""
 
 import argparse
 

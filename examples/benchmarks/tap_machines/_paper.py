@@ -1,4 +1,4 @@
-"""What the reproductions of Tramel et al. (2018) share: data, settings of Table 1, measures."""
+"""What the reproductions of Tramel et al. (2018) share: data, settings of Table 1, scores."""
 
 import sys
 from dataclasses import replace

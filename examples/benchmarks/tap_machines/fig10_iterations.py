@@ -3,12 +3,12 @@
     python examples/benchmarks/tap_machines/fig10_iterations.py [--methods adaptive_tap]
         [--scale 1.0]
 
-Machines of 500 hidden units learn from the first 5 000 images of thresholded MNIST, in batches of
-100 and from starts at the data, each with 3, 10 or 100 iterations damped by half, by naive mean
-field and TAP unless ``--methods`` names others; adaptive TAP takes a hundred times as long as TAP.
-Measured is the exact pseudo-log-likelihood of 500 training rows, over all pixels, in nats per row.
-The paper's rate is 0.001; here it is ``--speed`` times that, with as many times fewer updates in
-each epoch. ``--scale`` multiplies the 300 epochs.
+RBMs with 500 hidden units learn from the first 5 000 images of thresholded MNIST, in batches of 100
+and with iterations that start at the data. Each is trained with 3, 10 or 100 iterations, damped by
+half, of naive mean field and TAP unless ``--methods`` names others; adaptive TAP takes a hundred
+times as long as TAP. The exact pseudo-log-likelihood of 500 training rows is measured, over all
+pixels, in nats per row. The paper's rate is 0.001; here it is ``--speed`` times that, with as many
+times fewer updates in each epoch. ``--scale`` multiplies the 300 epochs.
 """
 
 import argparse

@@ -1,19 +1,21 @@
-"""Joint training of deep machines after greedy pretraining: Fig. 11 of Tramel et al. (2018).
+"""Joint training of deep models after greedy pretraining: Fig. 11 of Tramel et al. (2018).
 
     python examples/benchmarks/tap_machines/fig11_deep.py [SIZES ...] [--scale 0.01] [--rows 60000]
 
-Binary MNIST, two and three hidden layers (``500,100`` and ``500,250,100``; the text gives no
-sizes), pretrained 50 epochs and trained jointly 3 000 epochs with a rate of 0.001 in the paper.
-``--scale`` multiplies the epochs and divides the rate, so that rate times epochs is the paper's;
-pretraining has an epoch at least, or ``--pretrain`` of them: with 0, joint training from small
-random weights, which the text says to fail, as upper layers stay small.
+The data are binary MNIST, with two and three hidden layers (``500,100`` and ``500,250,100``; the
+paper's text gives no sizes). In the paper models are pretrained for 50 epochs and trained jointly
+for 3 000 epochs with a rate of 0.001. ``--scale`` multiplies the epochs and divides the rate, so
+that rate times epochs is the paper's; pretraining has at least one epoch, or ``--pretrain`` of
+them. With ``--pretrain 0`` joint training starts at small random weights, which fails according to
+the paper, as upper layers stay small.
 
-Each line is the machine after a number of joint epochs, 0 being the pretrained stack: the TAP
-log-likelihood (Eq. 39; the clamped and the free term by TAP) per unit of 2 000 training and of
-2 000 test rows with its standard error over test rows; in nats per test row; the same with log Z
-by AIS instead (100 chains, 1 000 temperatures), from which TAP's optimism is read; and with naive
-mean field for the clamped term beside AIS, which is a lower bound as far as AIS is right. The
-last columns are the Frobenius norms of the weights and the largest entry of those above the first.
+Each line describes the model after a number of joint epochs, where 0 is the pretrained stack. First
+comes the TAP log-likelihood (Eq. 39; both the clamped and the free term by TAP) per unit, of 2 000
+training and of 2 000 test rows, with its standard error over test rows; then the same in nats per
+test row. Next is the log-likelihood with log Z by AIS instead (100 chains, 1 000 temperatures),
+which shows how optimistic TAP is, and that with the clamped term by naive mean field and log Z by
+AIS, which is a lower bound as far as AIS is right. The last columns are the Frobenius norms of the
+weights, and the largest entry of the weights above the first layer.
 """
 
 import argparse

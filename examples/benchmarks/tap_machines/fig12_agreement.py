@@ -1,15 +1,15 @@
-"""TAP log-likelihood beside pseudo-likelihood and AIS during a training: Fig. 12 of Tramel et al.
+"""TAP log-likelihood, pseudo-likelihood and AIS during training: Fig. 12 of Tramel et al.
 
     python examples/benchmarks/tap_machines/fig12_agreement.py [--epochs 100] [--out PNG]
 
-One machine of 500 hidden units learns thresholded MNIST at the settings of Table 1, but with
-``--speed`` times the rate and as many times fewer updates in an epoch, and ``--sweeps`` sweeps in
-an update. Measured are ``--points`` epochs evenly spaced in log(epoch): on 1 000 training rows the
-TAP log-likelihood, of the unique solutions from 100 training rows followed to a mean squared change
-of 1e-12; AIS, with the larger log Z of 100 runs over the 14 500 temperatures of Salakhutdinov and
-Murray (2008) and of 100 reverse runs from training rows after 1 000 sweeps; the exact
-pseudo-likelihood of 500 rows, over all pixels. All are divided by the number of units, 1 284.
-Figures to reach: rank correlations of 0.95 over all epochs.
+One RBM with 500 hidden units learns thresholded MNIST with the settings of Table 1, but with
+``--speed`` times the rate and as many times fewer updates in an epoch, and with ``--sweeps`` sweeps
+in an update. Measurements are made after ``--points`` epochs, evenly spaced in log(epoch): on 1 000
+training rows the TAP log-likelihood, from the unique solutions that 100 training rows lead to,
+followed to a mean squared change of 1e-12; AIS, with the larger log Z of 100 runs over the 14 500
+temperatures of Salakhutdinov and Murray (2008) and of 100 reverse runs from training rows after
+1 000 sweeps; and the exact pseudo-likelihood of 500 rows, over all pixels. All are divided by the
+number of units, 1 284. Figures to reach: rank correlations of 0.95 over all epochs.
 """
 
 import argparse

@@ -2,16 +2,17 @@
 
     python examples/benchmarks/tap_machines/fig3_training.py [MACHINE ...] [--scale 1.0] [--out PNG]
 
-Machines of Table 1, each named by its data and number of hidden units (binary-mnist:100), trained
-from starts at the data. The paper trains 100 epochs, in each update to convergence; a run here is
-the beginning of that: ``--scale`` multiplies the epochs of each, and the sweeps of an update are at
-most ``--sweeps``. MNIST machines take ``--speed`` times the learning rate of Table 1 and pass over
-that part of the 60 000 images in an epoch, so that learning rate times updates is the paper's.
+RBMs of Table 1, each named by its data and number of hidden units (binary-mnist:100), are trained
+with iterations that start at the data. The paper trains for 100 epochs and iterates to convergence
+in each update. A run here is the beginning of such a training: ``--scale`` multiplies the epochs of
+each, and an update makes at most ``--sweeps`` sweeps. RBMs of MNIST use ``--speed`` times the
+learning rate of Table 1 and see 60 000 / ``--speed`` images in an epoch, so that learning rate
+times updates is the paper's.
 
 The log-likelihood (Eq. 39) is that of 10 000 training rows, fewer for CBCL, divided by the number
 of visible and hidden units, with its standard error over rows. Free energies are those of the
-unique solutions from ``--starts`` training rows, followed until the mean squared change of the
-magnetizations is 1e-12.
+unique solutions that ``--starts`` training rows lead to, followed until the mean squared change of
+the magnetizations is 1e-12.
 """
 
 import argparse

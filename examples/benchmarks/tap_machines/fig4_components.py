@@ -3,11 +3,11 @@
     python examples/benchmarks/tap_machines/fig4_components.py [--data real-mnist] [--scale 1.0]
         [--out PNG]
 
-A machine learns ``--data`` as in fig5_solutions.py. Its receptive fields are ranked by
-their l_0.1 norm, which is large where a field is spread out, and by the mean activation of their
-units over the training rows. Printed is, for the fields of each end of each ranking, the number of
-pixels that carry the weights, (sum w²)² / sum w⁴, and the mean activation. What to see: localized
-fields as well as strokes.
+An RBM learns ``--data`` as in fig5_solutions.py. Its receptive fields are ranked by their l_0.1
+norm, which is large if a field is spread out, and by the mean activation of their units over the
+training rows. For the fields at each end of each ranking, the number of pixels that carry the
+weights, (sum w²)² / sum w⁴, and the mean activation are printed. Both localized fields and strokes
+should be seen.
 """
 
 import numpy as np

@@ -3,13 +3,13 @@
     python examples/benchmarks/tap_machines/fig5_solutions.py [--data real-mnist] [--scale 1.0]
         [--out PNG]
 
-A machine of 100 hidden units learns ``--data`` (thresholded MNIST) at the settings of Table 1, with
-``--speed`` times the learning rate in as many times fewer epochs than the paper's 100, and with at
-most ``--sweeps`` sweeps in an update. ``--scale`` multiplies the epochs. Solutions are looked for
-from the first ``--starts`` training rows (the paper: 10 000), and followed to a mean squared change
-of 1e-12; beside their number is that from the first 1 % and 10 % of these starts.
-Figure to reach: one solution before training, whose number grows, and stays below 10 % of the
-starts.
+An RBM with 100 hidden units learns ``--data`` (thresholded MNIST) with the settings of Table 1, but
+with ``--speed`` times the learning rate in as many times fewer epochs than the paper's 100, and
+with at most ``--sweeps`` sweeps in an update. ``--scale`` multiplies the epochs. Solutions are
+searched from the first ``--starts`` training rows (paper: 10 000), and followed to a mean squared
+change of 1e-12; beside their number, the number found from the first 1 % and 10 % of these starts
+is printed. Figures to reach: one solution before training; then their number grows, and stays below
+10 % of the starts.
 """
 
 import time

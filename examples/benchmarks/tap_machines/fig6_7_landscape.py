@@ -3,14 +3,15 @@
     python examples/benchmarks/tap_machines/fig6_7_landscape.py [--data real-mnist] [--scale 1.0]
         [--out PNG]
 
-A machine of 100 hidden units learns ``--data`` as in fig5_solutions.py. Solutions are looked
-for from the digits 3, 6 and 7 among the first ``--starts`` training rows (the paper: 10 000) at
-four epochs. Fig. 6 is their Isomap embedding, fitted on the means of all units at the solutions of
-the last epoch and coloured by free energy; Fig. 7 the one fitted on the starts, with the solutions
-among them. Printed is how far an attractor tells its digits: the share of the starts whose digit is
-the commonest of their solution, beside that of the commonest digit overall. Of two figures, that of
-the starts is saved beside PNG with the ending ``-starts``. With ``--data cbcl`` the starts are the
-first ``--starts`` faces, which have no classes.
+An RBM with 100 hidden units learns ``--data`` as in fig5_solutions.py. At four epochs, solutions
+are searched from the digits 3, 6 and 7 among the first ``--starts`` training rows (paper: 10 000).
+Fig. 6 is the Isomap embedding of the solutions, fitted to the means of all units at the solutions
+of the last epoch and coloured by free energy; Fig. 7 is the embedding fitted to the starts, with
+the solutions among them. Printed is how well a solution determines the digit: the share of the
+starts whose digit is the most common one of their solution, beside the share of the most common
+digit overall. Of the two figures, that of the starts is saved beside PNG with the suffix
+``-starts``. With ``--data cbcl`` the starts are the first ``--starts`` faces, which have no
+classes.
 """
 
 from pathlib import Path

@@ -3,14 +3,14 @@
     python examples/benchmarks/tap_machines/fig8_9_denoising.py [--hidden N ...] [--out PNG]
 
 RBMs of several sizes are trained on all 60 000 thresholded images of MNIST, in batches of 100 with
-three sweeps from the states of Gibbs chains. Bits of test images are flipped with probability p.
-The score is Matthews' correlation of the rounded posterior means with the true bits of each image
-(0 where one of both is constant), averaged, with its standard error.
+three sweeps that start at the states of Gibbs chains. Bits of test images are flipped with
+probability p. The score is Matthews' correlation between the rounded posterior means and the true
+bits of each image (0 if one of them is constant), averaged over images, with its standard error.
 
-OPE is the pointwise estimate, of independent bits with the means of the training images; 1-NN the
-nearest training image; TAP one solution of the TAP equations from the pointwise estimate; Gibbs the
-posterior mean over the second half of ``--chain`` sweeps from the noisy image, for ``--chain-rows``
-images.
+OPE is the pointwise estimate, which takes bits to be independent with the means of the training
+images; 1-NN is the nearest training image; TAP is one solution of the TAP equations, starting from
+the pointwise estimate; Gibbs is the posterior mean over the second half of ``--chain`` sweeps from
+the noisy image, for ``--chain-rows`` images.
 """
 
 import argparse
