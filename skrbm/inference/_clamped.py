@@ -1,7 +1,7 @@
 """Inference with some of the visible units clamped at observed values.
 
-A machine of which each row has its own observed units is a machine with :class:`Held` units, which
-fixed points, samplers, annealing and moments take as any other.
+A machine whose rows each have their own observed units is a machine with :class:`Held` units, which
+fixed points, samplers, annealing and moments treat like any other.
 """
 
 from dataclasses import replace
@@ -20,18 +20,18 @@ _GIBBS = Gibbs()
 
 
 def clamped(machine, X, observed):
-    """Return the machine of which each row has visible units at the values X where ``observed``."""
+    """Return the machine with visible units held at X, row by row, where ``observed``."""
     return replace(machine, units=(held(machine.units[0], X, observed), *machine.units[1:]))
 
 
 def rows_with_holes(observed):
-    """Return index arrays of the rows that are observed as a whole, and of the others."""
+    """Return index arrays of the rows that are fully observed, and of the others."""
     full = to_numpy(namespace(observed).all(observed, axis=1))
     return np.flatnonzero(full), np.flatnonzero(~full)
 
 
 def with_rows(X, index, rows):
-    """Return X with other rows at a NumPy index array."""
+    """Return X with the rows at a NumPy index array replaced."""
     order = np.arange(X.shape[0])
     order[index] = X.shape[0] + np.arange(len(index))
     both = namespace(X).concat([X, rows], axis=0)
@@ -39,7 +39,7 @@ def with_rows(X, index, rows):
 
 
 def completed(machine, X, observed, rng, n_steps, sampler=_GIBBS):
-    """Return X with draws given the observed values in place of the others, by chains from X."""
+    """Return X with missing values drawn given the observed ones, by chains that start at X."""
     _, holes = rows_with_holes(observed)
     if not len(holes) or not n_steps:
         return X
@@ -54,8 +54,8 @@ def completed(machine, X, observed, rng, n_steps, sampler=_GIBBS):
 def clamped_mean(machine, X, observed, rng, n_steps, layer=0):
     """Return the means of a layer given the observed visible values, by Gibbs sampling.
 
-    The machine has one hidden layer. Chains start at X, and the means are over the second half of
-    ``n_steps`` sweeps. ``layer`` is 0 for the visible units and 1 for the hidden ones.
+    The machine has one hidden layer. Chains start at X, and the means are taken over the second
+    half of ``n_steps`` sweeps. ``layer`` is 0 for the visible units and 1 for the hidden ones.
     """
     check_count("n_steps", n_steps, 1)
     exact, hidden = samples_exactly(machine), machine.units[1]
@@ -72,16 +72,16 @@ def clamped_mean(machine, X, observed, rng, n_steps, layer=0):
             continue
         if layer == 1:
             mean = hidden.mean(above)
-        else:  # the mean of a proposal is not that of the machine
+        else:  # the mean of a proposal is not a mean under the machine
             mean = machine.units[0].mean(theta) if exact else new
         total, n_kept = total + mean, n_kept + 1
     return total / n_kept if layer else namespace(X).where(observed, X, total / n_kept)
 
 
 def tempered_mean(machine, X, observed, rng, n_steps, sampler):
-    """Return what :func:`clamped_mean` does of the visible units, by tempering.
+    """Return what :func:`clamped_mean` returns for the visible units, but by tempering.
 
-    Chains reach modes that those of Gibbs sampling do not.
+    These chains reach modes that chains of Gibbs sampling do not reach.
     """
     exact, total, n_kept = samples_exactly(machine), 0.0, 0
     held, sampler = clamped(machine, X, observed), sampler.given(X, observed)

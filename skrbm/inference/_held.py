@@ -1,4 +1,4 @@
-"""Units of which some are held at observed values, in each row of a machine."""
+"""Units, some of which are held at observed values that differ from row to row."""
 
 import math
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ from ..arrays import (
 from ..units import ColumnUnits, Unit
 from ._patterns import Patterns
 
-_ELEMENTS = 2**16  # of the products of columns that are computed together
+_ELEMENTS = 2**16  # of products of columns that are computed at a time
 
 
 def _own(name):
-    """Return a property that is that of the unit inside."""
+    """Return a property that returns that of the unit inside."""
     return property(attrgetter(f"unit.{name}"))
 
 
 def _as_unit(name):
-    """Return a method that is that of the unit inside."""
+    """Return a method that calls that of the unit inside."""
 
     def method(self, *args):
         return getattr(self.unit, name)(*args)
@@ -38,7 +38,7 @@ def _as_unit(name):
 
 
 def _with_known_moments(name):
-    """Return a method that is that of the unit inside, but for known means and no variance."""
+    """Return a method that calls the unit inside, but gives known values a variance of 0."""
 
     def method(self, theta):
         mean, *others = getattr(self.unit, name)(theta)
@@ -50,14 +50,14 @@ def _with_known_moments(name):
 
 @dataclass(frozen=True, eq=False)
 class Held(Unit):
-    """Units of which each row has some at known values, where they have no variance.
+    """Units, some of which are fixed at known values in each row, and then have no variance.
 
     Parameters
     ----------
     unit : Unit
         The kind of the units.
     known : array of shape (n_rows, n_units)
-        Values; anything where they are not observed.
+        The known values; arbitrary where a unit is not observed.
     observed : array of shape (n_rows, n_units), bool
         Where the values are known. The columns of a site are known together.
     """
@@ -89,7 +89,7 @@ class Held(Unit):
         return self._where(self.known, X)
 
     def _where(self, value, free):
-        """Return ``value`` where units are observed, elsewhere ``free``; None where that is."""
+        """Return ``value`` where units are observed, else ``free``; None if ``free`` is None."""
         if free is None:
             return None
         observed = self.observed
@@ -98,12 +98,12 @@ class Held(Unit):
         return namespace(free).where(observed, value, free)
 
     def log_partition(self, theta):
-        """Return log Z of each site; of one that is known, the logarithm of its weight."""
+        """Return log Z of each site, or the logarithm of its weight if it is known."""
         free, x, observed = self.unit.log_partition(theta), self.known, self.observed
         if theta.field.ndim == 3:  # of each pair of neighbours, (n_rows, n_above, n_units)
             x, observed = x[:, None, :], observed[:, None, :]
         pairs = zip(theta, self.unit.statistics(x), strict=True)
-        # Beside a precision matrix, parts without a precision have zeros for it.
+        # Next to a precision matrix, parts that have no precision store zeros.
         own = sum(part * x for part, x in pairs if part is not None and x is not None)
         base = self.unit.log_base(x)
         own = own if base is None else own + base
@@ -113,8 +113,8 @@ class Held(Unit):
     def log_partitions(self, theta, weights):
         """Return a function of values that returns log Z of the missing units of each row.
 
-        It has the shape (n_rows, n_values), for each of the fields ``values @ weights`` beside
-        ``theta``, which all rows share.
+        Its result has shape (n_rows, n_values), one column for each of the fields
+        ``values @ weights``, which are added to ``theta``. All rows share ``theta``.
         """
 
         def function(values):
@@ -143,9 +143,9 @@ class Held(Unit):
 
 
 class _Given(NamedTuple):
-    """What the parameters are for :class:`HeldJoint`, in float64.
+    """The matrices that :class:`HeldJoint` derives from its parameters, in float64.
 
-    P is the precision matrix, R' R its inverse C, and ``factors`` are those of :class:`Patterns`.
+    P is the precision matrix, R' R = C its inverse, and ``factors`` are those of :class:`Patterns`.
     """
 
     P: Any
@@ -156,7 +156,7 @@ class _Given(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HeldJoint(Held):
-    """Units with a precision matrix of which each row has some at known values.
+    """Units with a precision matrix, some of which are fixed at known values in each row.
 
     The missing columns m are normal given the known ones k. With the precision matrix P and the
     covariance matrix C = P^-1, their mean and covariance are
@@ -164,8 +164,9 @@ class HeldJoint(Held):
         P_mm^-1 (field_m - P_mk x_k)             and  P_mm^-1, or
         mean_m + C_mk C_kk^-1 (x_k - mean_k)     and  C_mm - C_mk C_kk^-1 C_km,
 
-    of which the first is used in rows where fewer columns are missing, and the second where fewer
-    are known. All is in float64, as C has rounding errors times the condition number of P.
+    of which the first is used in rows where fewer columns are missing than known, and the second in
+    the others. Everything is in float64, since C has rounding errors times the condition number of
+    P.
     """
 
     total_statistics = _as_unit("total_statistics")
@@ -187,7 +188,7 @@ class HeldJoint(Held):
         return cast(~self.observed, namespace(self.known).float64)
 
     def _given(self, theta):
-        """Return the matrices of ``theta``, and its field, (n_rows, n) in float64."""
+        """Return the matrices of ``theta``, and its field of shape (n_rows, n), in float64."""
         joint, found = self.__dict__.get("_found", (None, None))
         if joint is not theta.joint:
             joint = theta.joint
@@ -199,10 +200,11 @@ class HeldJoint(Held):
         return found, cast(theta.field, found.P.dtype) + 0 * self._zeros
 
     def _solved(self, theta, noise=None):
-        """Return y, zero but in the fewer columns, and the mean x of the missing columns.
+        """Return y, which is zero except in the fewer columns, and the mean x of the missing ones.
 
         x is y or C (field + y). With standard normal ``noise``, of shape (n_rows, n), it is a draw:
-        where fewer columns are known, one of all columns that moves with these to their values.
+        in rows where fewer columns are known, all columns are drawn, and then moved so that the
+        known ones take their values.
         """
         (P, R, C, factors), field = self._given(theta)
         z, either = self._zeros, self._patterns.either
@@ -223,10 +225,10 @@ class HeldJoint(Held):
         return (field - 0.5 * matmul(self._zeros, given.P)) * self._zeros
 
     def log_partition(self, theta):
-        """Return numbers of each column whose sum is log Z of what is missing, and weight.
+        """Return a number per column, whose sum is log Z of the missing values plus the log-weight.
 
-        Where fewer columns are known, log Z is that of all times the density of the known. Numbers
-        are float64, as large ones may have a small sum.
+        In rows where fewer columns are known, log Z is that of all columns times the density of the
+        known ones. The numbers are in float64, as large ones may have a small sum.
         """
         (P, R, C, factors), field = self._given(theta)
         xp, z, either = namespace(field), self._zeros, self._patterns.either
@@ -248,7 +250,7 @@ class HeldJoint(Held):
     def log_partitions(self, theta, weights):
         (_, _, C, factors), field = self._given(theta)
         weights = through = cast(weights, field.dtype)
-        if weights.shape[0] > weights.shape[1]:  # quadratic forms have the smaller size
+        if weights.shape[0] > weights.shape[1]:  # use quadratic forms of the smaller size
             through = namespace(weights).eye(weights.shape[1], **like(weights))
         y, _ = self._solved(theta)
         slopes = self._patterns.either(
@@ -280,7 +282,7 @@ class HeldJoint(Held):
     def mean_variance(self, theta):
         xp, P = namespace(theta.joint), self._given(theta)[0].P
         variances = xp.linalg.diagonal(self._covariances(theta))
-        # None is smaller than that given all other columns, which rounding might make of it.
+        # No variance is below that given all other columns, though rounding might make it so.
         variances = xp.maximum(variances, 1 / xp.linalg.diagonal(P))
         variances = self._missing * take_rows(variances, self._patterns.of_rows)
         return self.mean(theta), cast(variances, theta.field.dtype)
@@ -314,7 +316,7 @@ def _quadratic_forms(values, matrices):
 
 @dataclass(frozen=True, eq=False)
 class HeldColumns(ColumnUnits):
-    """Columns of several kinds, of which some have a precision matrix, with known values."""
+    """Columns of several kinds, some with a precision matrix, that are held at known values."""
 
     known: Any
     observed: Any
@@ -342,7 +344,7 @@ class HeldColumns(ColumnUnits):
 
 
 def held(unit, known, observed):
-    """Return units of which each row has some at known values, where ``observed``."""
+    """Return units that are held at the ``known`` values of each row where ``observed``."""
     if not unit.is_joint:
         return Held(unit, known, observed)
     if hasattr(unit, "parts"):
@@ -351,7 +353,7 @@ def held(unit, known, observed):
 
 
 def by_site(unit, columns):
-    """Return the sum of the columns of each site, or of truth values whether all are True.
+    """Return the sum of the columns of each site; for truth values, whether all are True.
 
     An array of shape (..., n_units) becomes one of shape (..., n_sites).
     """

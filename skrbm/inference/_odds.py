@@ -1,15 +1,15 @@
-"""Messages of belief propagation as odds, which need no transcendental functions.
+"""Messages of belief propagation as odds, whose updates need no transcendental functions.
 
-A message is R = message(1) / message(0), in one array for both directions, updated in place. With
-s = exp(-belief) of the sender, in log-odds, t = s R are the odds against the sender's 1 when
-the receiver's own message R is taken out, and with E = exp(W) Eqs. (8) and (10) of Ping and Ihler
-(2017) become
+A message is R = message(1) / message(0). One array holds the messages of both directions, and is
+updated in place. With s = exp(-belief) of the sender, in log-odds, t = s R are the odds against the
+sender's 1 when the receiver's own message R is taken out, and with E = exp(W) Eqs. (8) and (10) of
+Ping and Ihler (2017) become
 
     R <- (t + E) / (t + 1),
 
 all of whose terms are positive, so that nothing cancels. In max-product + is the maximum. Beliefs
-are sums of log R, of which products of many are taken before each logarithm: no abs(log R) exceeds
-the largest abs(W).
+are sums of log R; many messages are multiplied before each logarithm is taken, which is possible
+because no abs(log R) exceeds the largest abs(W).
 """
 
 from typing import NamedTuple
@@ -29,24 +29,24 @@ class Limits(NamedTuple):
 
 LIMITS = {"float32": Limits(20.0, 60.0, 80.0), "float64": Limits(200.0, 500.0, 600.0)}
 
-LARGEST_WEIGHT = {"float32": 80, "float64": 200}  # whose messages the dtype holds
-_MOST_FACTORS, _LEAST_COLUMNS = 8, 64  # in products along rows, and left by them
+LARGEST_WEIGHT = {"float32": 80, "float64": 200}  # for which messages fit into the dtype
+_MOST_FACTORS, _LEAST_COLUMNS = 8, 64  # in products along rows, and columns that remain
 BLOCK = 2**18  # messages of an instance that are processed at a time, to stay in cache
 
 
 class Sum:
-    """Messages that sum over the sender's values; ``way`` is the number of the rule in kernels."""
+    """Messages that sum over the sender's values; kernels know the rule by its number ``way``."""
 
     combine, way = "add", 0
 
     def __call__(self, R, E, s):
-        """Return the messages that answer R."""
+        """Return the messages in the other direction, in reply to R."""
         xp, t = namespace(R), R * s
         combine = getattr(xp, self.combine)
         return combine(t, E) / combine(t, xp.ones_like(t))
 
     def into(self, R, E, s, scratch):
-        """Overwrite R with the messages that answer it, in NumPy."""
+        """Overwrite R with the replies to it, in NumPy."""
         combine = getattr(np, self.combine)
         R *= s
         combine(R, 1, out=scratch)
@@ -62,7 +62,7 @@ class Sum:
 
 
 class Max(Sum):
-    """Messages of the best of the sender's values."""
+    """Messages that take the best of the sender's values."""
 
     combine, way = "maximum", 1
 
@@ -74,7 +74,7 @@ class Max(Sum):
 
 
 class Decided(Max):
-    """Messages of the most probable value x of the sender: R = e^(W x) (Eq. 15)."""
+    """Messages that take the most probable value x of the sender: R = e^(W x) (Eq. 15)."""
 
     way = 2
 
@@ -86,7 +86,7 @@ class Decided(Max):
 
 
 class Product(NamedTuple):
-    """The rules of messages of the visible and of the hidden units."""
+    """The rules for messages of the visible and of the hidden units."""
 
     visible: Sum
     hidden: Sum
@@ -97,21 +97,21 @@ PRODUCTS = {
     "max": Product(Max(), Max()),
     "mixed": Product(Decided(), Sum()),
 }
-"""For marginals, the joint maximum, and the maximum over visible units alone."""
+"""For marginals, for the joint maximum, and for the maximum over visible units alone."""
 
 
 class Odds:
     """The weights of a machine as odds, and the arithmetic of their messages.
 
-    Messages have shape (..., n_hidden, n_visible), beliefs, in log-odds and float64, (..., n_units)
-    and fields (n_units,) or (..., n_units). ``largest`` is the size of the largest weight, which is
-    not larger than LARGEST_WEIGHT.
+    Messages have shape (..., n_hidden, n_visible). Beliefs are in log-odds and float64, with shape
+    (..., n_units), and fields have shape (n_units,) or (..., n_units). ``largest`` is the largest
+    absolute weight, which must not exceed LARGEST_WEIGHT.
     """
 
     def __init__(self, W, product, largest):
         xp = namespace(W)
         limits = LIMITS["float64" if W.dtype == xp.float64 else "float32"]
-        if largest > limits.weight:  # which float64 holds, up to the bound of the whole method
+        if largest > limits.weight:  # float64 holds them, up to the bound of the whole method
             W, limits = cast(W, xp.float64), LIMITS["float64"]
         self.product, self.limit, self.dtype = PRODUCTS[product], limits.belief, W.dtype
         self._is_tall = W.shape[0] > W.shape[1]
@@ -119,21 +119,21 @@ class Odds:
         self._n_factors = int(limits.product / min(max(largest, 1e-3), limits.product))
 
     def empty(self, *shape):
-        """Return a NumPy array for messages, in which those of the larger layer are contiguous."""
+        """Return a NumPy array for messages, contiguous along the larger layer."""
         if not self._is_tall:
             return np.empty(shape, self.dtype)
         *others, m, n = shape
         return np.empty((*others, n, m), self.dtype).swapaxes(-1, -2)
 
     def against(self, belief):
-        """Return exp(-belief), the odds against 1, within what the dtype holds."""
+        """Return exp(-belief), the odds against 1, clipped to the range of the dtype."""
         xp = namespace(belief)
         return cast(xp.exp(-xp.clip(belief, -self.limit, self.limit)), self.dtype)
 
     def of_means(self, hidden, out=None):
-        """Return the messages of hidden units of these means, the same to all visible units.
+        """Return the messages of hidden units with these means, the same to all visible units.
 
-        A mean of 0 gives the neutral message 1. ``out`` is for NumPy.
+        A mean of 0 gives the neutral message 1. ``out`` works only with NumPy.
         """
         m = cast(hidden, self.dtype)[..., None]
         if out is None:
@@ -147,7 +147,7 @@ class Odds:
         return out
 
     def blocks(self):
-        """Return slices of hidden units whose messages are processed together."""
+        """Return slices of hidden units whose messages are processed at a time."""
         m, n = self.E.shape
         size = max(1, BLOCK // n)
         return [slice(i, min(i + size, m)) for i in range(0, m, size)]
@@ -163,7 +163,8 @@ class Odds:
     def _sum_logs(self, R, axis):
         """Return the sum over one of the last two axes of log R, in float64.
 
-        Of messages that lie side by side slices are multiplied: reductions along them are slow.
+        Messages that lie side by side in memory are multiplied by slices, since reductions along
+        them are slow.
         """
         xp, n, k = namespace(R), R.shape[axis], self._n_factors
         if is_foreign(R) or k < 2:
@@ -184,16 +185,16 @@ class Odds:
         return logs.astype(np.float64)
 
     def sweep(self, R, visible, b, c):
-        """Return messages sent to the hidden units and back, and visible and hidden beliefs."""
+        """Return messages sent to the hidden units and back, with visible and hidden beliefs."""
         P = self.product.visible(R, self.E, self.against(visible)[..., None, :])
         hidden = c + self.sum_logs_of_rows(P)
         Q = self.product.hidden(P, self.E, self.against(hidden)[..., None])
         return Q, b + self.sum_logs_of_columns(Q), hidden
 
     def sweep_in_place(self, R, visible, b, c, damping, scratch):
-        """Do the same in NumPy, in blocks of hidden units, and overwrite R.
+        """Do the same in NumPy, in blocks of hidden units, overwriting R.
 
-        ``scratch`` is that of as many instances or more. Returns the new beliefs.
+        ``scratch`` is that for at least as many instances. Returns the new beliefs.
         """
         s, hidden, total = self.against(visible)[:, None, :], np.empty(c.shape), b.copy()
         for rows in self.blocks():
@@ -220,10 +221,11 @@ class Odds:
     def log_partition(self, R, visible, b, c, held=None):
         """Return the Bethe approximation of log Z, of shape (n,), in float64.
 
-        At a fixed point of sum-product: sum of the units' log Z minus log(1 + (e^W - 1) p q) of
-        each pair, where p and q are the means of either without the other. In max-product it is
-        the largest log-weight, and in mixed-product the log-weight of the decided visible values.
-        Visible units that are ``held`` have the log-weight of their known values.
+        At a fixed point of sum-product this is the sum of the units' log Z minus the sum over pairs
+        of log(1 + (e^W - 1) p q), where p and q are the means of both units without each other. In
+        max-product it is the largest log-weight, and in mixed-product the log-weight of the decided
+        visible values. Visible units that are ``held`` contribute the log-weight of their known
+        values.
         """
         xp, (to_hidden, to_visible) = namespace(R), self.product
         s, hidden = self.against(visible)[:, None, :], self.hidden(R, visible, c)
@@ -239,7 +241,7 @@ class Odds:
         return total + xp.sum(to_visible.total(hidden), axis=-1)
 
     def hidden(self, R, visible, c):
-        """Return the beliefs of the hidden units that messages to the visible ones go with."""
+        """Return the beliefs of the hidden units that belong to messages R to the visible ones."""
         to_hidden, s = self.product.visible, self.against(visible)[:, None, :]
         parts = [
             c[..., rows] + self.sum_logs_of_rows(to_hidden(R[:, rows, :], self.E[rows, :], s))
@@ -248,11 +250,12 @@ class Odds:
         return namespace(R).concat(parts, axis=-1)
 
     def pairs(self, R, visible, hidden, c):
-        """Return the sum over instances of E[h v] from messages to the visible units and beliefs.
+        """Return the sum over instances of E[h v], from messages to the visible units and beliefs.
 
-        Of shape (n_hidden, n_visible). It is E[h] times E[v | h = 1] = E / (s R + E), as the
-        message of the visible unit to the hidden one cancels. In max- and mixed-product it is the
-        product of the decided values, where hidden units answer the present visible values.
+        The sum has shape (n_hidden, n_visible). In sum-product, E[h v] is E[h] times E[v | h = 1] =
+        E / (s R + E), as the message of the visible unit to the hidden one cancels. In max- and
+        mixed-product it is the product of the decided values, where hidden units respond to the
+        present visible values.
         """
         to_hidden, mean = self.product.visible, self.product.hidden.mean
         if isinstance(to_hidden, Max):

@@ -1,10 +1,10 @@
-"""Sweeps of belief propagation on a GPU as kernels, written in Triton, which torch brings.
+"""Sweeps of belief propagation on a GPU as kernels in Triton, which comes with torch.
 
-By one operation after the other a sweep reads and writes all messages a dozen times, and starts
-dozens of operations. Here one kernel does all sweeps: messages are read and written once in a
-sweep, and their logarithms added up in registers. An instance is one program, or several where
-instances are few: each has the messages of some hidden units, and they wait for each other once in
-a sweep.
+If a sweep runs as separate operations, it reads and writes all messages a dozen times, and starts
+dozens of operations. Here one kernel does all sweeps: messages are read and written once per sweep,
+and their logarithms are added up in registers. An instance is handled by one program, or by several
+if there are few instances: each of these has the messages of some hidden units, and they wait for
+each other once per sweep.
 """
 
 from contextlib import nullcontext
@@ -17,15 +17,15 @@ import triton.language as tl
 from ._belief_propagation import LARGE, Messages
 from ._odds import Odds
 
-_MOST_UNITS = 8192  # of a layer: a row of messages is in registers at once
-_TILE = 4096  # messages that are answered at a time, in rows of as many as there are visible units
-_MOST_ROWS = 64  # of them
-_OF_A_THREAD = 32  # messages
-_REGISTERS = 128  # of a thread, so that a processor has several programs
-_ALL_REGISTERS = 65_536  # of a processor
-# Messages that are multiplied before a logarithm is taken: the largest weights of a dtype allow it.
+_MOST_UNITS = 8192  # of a layer: a whole row of messages is in registers at once
+_TILE = 4096  # messages that are updated at a time, in rows with one per visible unit
+_MOST_ROWS = 64  # of a tile
+_OF_A_THREAD = 32  # messages per thread
+_REGISTERS = 128  # per thread, so that a processor runs several programs
+_ALL_REGISTERS = 65_536  # per processor
+# Messages that are multiplied before a logarithm is taken, as the largest weights of a dtype allow.
 _FACTORS = {torch.float32: 4, torch.float64: 2}
-_PAIRS = (8, 128)  # hidden and visible units whose pairs one program sums up
+_PAIRS = (8, 128)  # hidden and visible units whose pairs one program sums
 _PROGRAMS = 2048  # that keep a GPU busy
 
 
@@ -36,7 +36,7 @@ def _product(a, b):
 
 @triton.jit
 def _answer(R, E, s, WAY: tl.constexpr):
-    """Return the messages that answer R, by the ``way`` of a class of ``_odds``."""
+    """Return the replies to the messages R, by the ``way`` of a class of ``_odds``."""
     t = R * s
     if WAY == 0:
         t = (t + E) / (t + 1)
@@ -51,7 +51,7 @@ def _answer(R, E, s, WAY: tl.constexpr):
 def _against(belief, limit, dtype: tl.constexpr):
     """Return the odds against 1, as ``Odds.against`` does."""
     belief = tl.minimum(tl.maximum(belief, -limit), limit)
-    if dtype == tl.float32:  # exp of float64 takes as long as all else
+    if dtype == tl.float32:  # exp in float64 takes as long as everything else
         power = belief * -1.4426950408889634
         whole = tl.floor(power)
         against = tl.exp2((power - whole).to(dtype)) * tl.exp2(whole.to(dtype))
@@ -62,7 +62,7 @@ def _against(belief, limit, dtype: tl.constexpr):
 
 @triton.jit
 def _settled(belief, old_belief, old_mean, inside, large, KEEP: tl.constexpr):
-    """Return new beliefs and means, the largest move of a belief and the squared moves of means."""
+    """Return new beliefs and means, the largest change of a belief and squared changes of means."""
     mean = 1 / (1 + tl.exp(-belief))
     if KEEP > 0:
         belief = KEEP * old_belief + (1 - KEEP) * belief
@@ -82,8 +82,8 @@ def _sweep(
 ):  # fmt: skip
     """Sweep over the messages of an instance, or of a part of it, until it has converged.
 
-    Parts take their numbers as they start. So those of an instance start one after the other, and
-    none waits for one that cannot start.
+    Parts are numbered in the order in which they start. So those of an instance start one after the
+    other, and none waits for one that cannot start.
     """
     number = tl.program_id(0)
     if IS_SPLIT:
@@ -109,7 +109,7 @@ def _sweep(
     while (n_done < n_sweeps) & ((moved > tol) | (moved != moved)):
         s = _against(belief_v, limit, dtype)[None, :]
         logs = tl.zeros([N], tl.float64)
-        half = n_done % 2  # memory that a part in the last sweep does not read
+        half = n_done % 2  # memory that parts still in the last sweep do not read
         for first in range(part * n_own, end, ROWS):
             row = first + tl.arange(0, ROWS)
             is_row = row < end
@@ -192,32 +192,32 @@ def _sum_pairs(
 
 
 def can_sweep(odds):
-    """Whether sweeps over messages of these odds are done here."""
+    """Whether these kernels can do sweeps with these odds."""
     return max(odds.E.shape) <= _MOST_UNITS and _works(odds.E.device)
 
 
 @cache
 def _works(device):
-    """Whether kernels can be built, which takes a compiler of C as well."""
+    """Whether kernels can be built, which also needs a C compiler."""
     x = torch.zeros((1, 1), device=device, dtype=torch.float64)
     odds = Odds(x, "sum", 0.0)
     try:
         swept(odds, started(x, x, x), x, x, 1, 0.0, 0.0)
-    except Exception:  # of no class in common: Triton's, the driver's and the compiler's
+    except Exception:  # those of Triton, the driver and the compiler share no base class
         return False
     return True
 
 
 def started(visible, hidden, means):
-    """Return the state before the first sweep, whose messages are those of hidden ``means``."""
+    """Return the state before the first sweep, with the messages of hidden ``means``."""
     both = torch.concat((torch.sigmoid(visible), means), 1)
     return Messages((both,), (None,), None, (torch.concat((visible, hidden), 1),))
 
 
 def swept(odds, state, b, c, n_sweeps, tol, damping):
-    """Return state, n_iter and residual after sweeps, in which converged instances rest.
+    """Return state, n_iter and residual after sweeps; converged instances no longer change.
 
-    The state has both layers in one array, as that of :func:`started`; it is written over.
+    The state has both layers in one array, like that of :func:`started`, and is overwritten.
     """
     is_new, E = state.odds is None, odds.E.contiguous()
     beliefs, means, b, c = (x.contiguous() for x in (*state.beliefs, *state.means, b, c))
@@ -247,12 +247,12 @@ def swept(odds, state, b, c, n_sweeps, tol, damping):
 
 
 def _n_of(whole, part):
-    """Return how many parts make a whole; Triton's own function takes ten times as long."""
+    """Return the number of parts in a whole; Triton's own function takes ten times as long."""
     return -(-whole // part)
 
 
 def _n_parts(R, n_rows, n_warps):
-    """Return in how many parts each instance is split, so that all processors have work."""
+    """Return the number of parts per instance with which all processors have work."""
     (n, n_hidden, _), n_at_once = R.shape, 1
     if R.is_cuda and not torch.version.hip:
         n_processors = torch.cuda.get_device_properties(R.device).multi_processor_count
@@ -263,7 +263,8 @@ def _n_parts(R, n_rows, n_warps):
 def pairs(odds, R, beliefs):
     """Return the sum over instances of E[h v] in sum-product, of shape (n_hidden, n_visible).
 
-    By messages R to the visible units, and beliefs of the visible and hidden units in one array.
+    R are messages to the visible units, and ``beliefs`` those of the visible and hidden units in
+    one array.
     """
     (n, n_hidden, n_visible), E = R.shape, odds.E.contiguous()
     tiles = _n_of(n_hidden, _PAIRS[0]), _n_of(n_visible, _PAIRS[1])
@@ -279,5 +280,5 @@ def pairs(odds, R, beliefs):
 
 
 def _on(R):
-    """Return the context of the device of an array, which Triton does not ask arrays for."""
+    """Return the context of the device of an array, which Triton does not look up itself."""
     return torch.cuda.device(R.device) if R.is_cuda else nullcontext()
