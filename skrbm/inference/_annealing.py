@@ -1,4 +1,4 @@
-"""Annealing: chains that follow a path of machines from one machine to another (Neal 2001)."""
+"""Annealing: chains that follow a path from one machine to another (Neal 2001)."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -14,15 +14,15 @@ from ._fixed_point import choose, map_rows
 from ._gibbs import accept, samples_exactly
 
 _COARSE = 0.5  # largest spread of the log weights of a step, in nats, to make fewer steps
-_SMALLEST_STEP = 1e-4  # of the inverse temperature
-_MOST_STEPS = 1000  # of adaptive temperatures; the second half is longer where they need more
+_SMALLEST_STEP = 1e-4  # in inverse temperature
+_MOST_STEPS = 1000  # adaptive ones; the second half become longer if more would be needed
 
 
 class Annealed(NamedTuple):
     """Result of :func:`anneal`."""
 
-    layers: tuple  # where the chains end; only the even ones are draws at the last temperature
-    log_weights: Any  # float64, equal in groups that were resampled at the last step
+    layers: tuple  # where chains end; only the even layers are draws at the last temperature
+    log_weights: Any  # float64, equal within groups that were resampled at the last step
 
 
 def anneal(
@@ -49,21 +49,21 @@ def anneal(
         The machines at beta = 1 and beta = 0. They share the weights, and ``base`` has scale 0; or
         they have the same scale.
     betas : array of shape (n_temperatures,), or callable
-        Inverse temperatures, rising or falling, of which the first is that of ``layers``. Or an
-        adaptive schedule: ``betas(gain)`` returns an iterator over the temperatures after 0, and
-        ``gain(beta)`` returns the increments of the log weights of a step to ``beta``.
+        Inverse temperatures, rising or falling; the first is that of ``layers``. Or an adaptive
+        schedule: ``betas(gain)`` returns an iterator over the temperatures after 0, and
+        ``gain(beta)`` returns the increments of the log weights in a step to ``beta``.
     layers : sequence of arrays of shape (n_chains, n_units[l])
         Draws from the machine at the first temperature. The odd layers are not used.
     rng : Rng
     sampler : Sampler, default=None
-        Moves the chains of a machine with one hidden layer. The default is block Gibbs sampling of
-        any number of layers, which shares a product with the weights.
+        Moves the chains of a machine with one hidden layer. The default is block Gibbs sampling
+        with any number of layers, which shares a product with the weights.
     resample : float in [0, 1], default=0.0
-        Chains are resampled by their weights before a sweep if their effective part is smaller
-        (sequential Monte Carlo). With 0 chains keep their weights; with 1 they are resampled before
-        each sweep.
+        Chains are resampled by their weights before a sweep if their effective fraction is smaller
+        than this (sequential Monte Carlo). With 0 chains keep their weights; with 1 they are
+        resampled before each sweep.
     n_groups : int, default=1
-        Number of groups of equal size, one after the other, within which chains are resampled.
+        Number of groups of equal size, of adjacent chains, within which chains are resampled.
     """
     machine, base = (each.of_rows(layers[0]) for each in (machine, base))
     path, layers, n_steps = _Path(machine, base), tuple(layers), None
@@ -72,7 +72,7 @@ def anneal(
         n_steps, last = len(betas) - 1, path.at(betas[0])
     xp, W = namespace(machine.weights[0]), machine.weights[0]
     log_weights = xp.zeros(layers[0].shape[0], **{**like(W), "dtype": xp.float64})
-    seen = None  # the step that an adaptive schedule has computed last, which it mostly takes
+    seen = None  # the last step that an adaptive schedule computed; mostly, it takes this step
 
     def step_to(beta):
         now = path.at(beta)
@@ -107,7 +107,7 @@ def anneal(
 
 
 class _Path:
-    """The machines between two. A point of it is (beta, machine)."""
+    """A path between two machines. A point on it is (beta, machine)."""
 
     def __init__(self, machine, base):
         n_layers = len(machine.units)
@@ -124,10 +124,10 @@ class _Path:
         return float(beta), interpolate(self.base, self.machine, float(beta))
 
     def fields(self, layers):
-        """Return what :meth:`conditionals` needs of the even layers, by odd layer.
+        """Return what :meth:`conditionals` needs from the even layers, by odd layer.
 
-        Machines that share their weights share this product at all temperatures: it is the field
-        for a scale of 1. Others have a pair of fields, those at both ends of the path.
+        Machines that share their weights also share this product at all temperatures: it is the
+        field at a scale of 1. Other machines have a pair of fields, one for each end of the path.
         """
         if self.unscaled is not None:
             return {l: input_field(self.unscaled, l, layers) for l in self.odd}
@@ -147,9 +147,9 @@ class _Path:
         return thetas
 
     def reweighted(self, last, now, layers, fields):
-        """Return by how much log weights grow in a step of the temperature.
+        """Return the increments of log weights in a step from one temperature to the next.
 
-        With it come the parameters of the odd layers at the new temperature.
+        Also returns the parameters of the odd layers at the new temperature.
         """
         units, thetas = self.machine.units, self.conditionals(now, fields)
         slopes = (units[l].dot(self.slopes[l], layers[l]) for l in self.even)
@@ -170,23 +170,23 @@ class _Path:
         if self.exact:
             return new, new_fields
         accepted = accept(machine, thetas, self.conditionals(now, new_fields), rng)
-        # Nothing uses the odd layers after the sweep, so they need no choice.
+        # Nothing uses the odd layers after the sweep, so they need not be chosen.
         old = tuple(new[l] if l in self.odd else layer for l, layer in enumerate(layers))
         return choose(accepted, (new, new_fields), (old, fields))
 
 
 def resampled(rows, log_weights, rng):
-    """Return as many rows, resampled systematically by their log weights."""
+    """Return the same number of rows, resampled systematically by their log weights."""
     index, _ = resampled_index(log_weights, rng)
     return rows if index is None else namespace(rows).take(rows, index, axis=0)
 
 
 def resampled_index(log_weights, rng, part=1.0, n_groups=1):
-    """Resample rows systematically by their log weights, if the effective part is below ``part``.
+    """Resample rows systematically by log weights if the effective fraction is below ``part``.
 
-    This is done within ``n_groups`` groups of equal size, one after the other. Returns the index of
-    the new rows, None if no group is resampled, and the new log weights, which are equal in groups
-    that were resampled. A NaN counts as -inf.
+    This is done within ``n_groups`` groups of adjacent rows, of equal size. Returns the index of
+    the new rows, or None if no group is resampled, and the new log weights, which are equal within
+    groups that were resampled. A NaN counts as -inf.
     """
     xp, n = namespace(log_weights), log_weights.shape[0] // n_groups
     old = xp.reshape(log_weights, (n_groups, n))
@@ -194,7 +194,7 @@ def resampled_index(log_weights, rng, part=1.0, n_groups=1):
     drawn = parts < part
     if not bool(xp.any(drawn)):
         return None, log_weights
-    # Groups lie one after the other on a line, on which each has a length of 1.
+    # Groups are placed one after the other on a line, each with a length of 1.
     groups = xp.arange(n_groups, **like(weights))[:, None]
     ends = groups + cumulative_sum(weights) / (n * means)
     offsets = cast(rng.uniform((n_groups, 1)), ends.dtype)
@@ -209,9 +209,9 @@ def resampled_index(log_weights, rng, part=1.0, n_groups=1):
 
 
 def _group_weights(log_weights):
-    """Return the largest log weight, mean weight and effective part of each row, and the weights.
+    """Return the largest log weight, mean weight and effective fraction of rows, and weights.
 
-    Weights are relative to the largest; all but they have shape (n_groups, 1).
+    Weights are relative to the largest. All results except the weights have shape (n_groups, 1).
     """
     xp = namespace(log_weights)
     top = xp.max(log_weights, axis=-1, keepdims=True)
@@ -221,17 +221,17 @@ def _group_weights(log_weights):
 
 
 def effective_part(log_weights) -> float:
-    """Return the effective part (sum w)² / (n sum w²) of weights."""
+    """Return the effective fraction (sum w)² / (n sum w²) of weights."""
     return float(_group_weights(log_weights[None, :])[2][0, 0])
 
 
 class SmallSteps:
-    """Adaptive temperatures for :func:`anneal`: log weights spread equally in all steps.
+    """Adaptive temperatures for :func:`anneal`: log weights spread equally in each step.
 
-    The spread is taken to grow in proportion to the length of a step, so that it is mostly computed
-    once for each. If more than ``most`` steps were needed, all are longer, up to a spread of 0.5;
-    if even these are too many, none is made. There are at most 1000 steps, of which the last 500
-    are as long as necessary.
+    The spread is assumed to grow in proportion to the length of a step, so that it is mostly
+    computed only once per step. If more than ``most`` steps would be needed, all become longer, up
+    to a spread of 0.5; if even these would be too many, no step is made. There are at most 1000
+    steps, of which the last 500 are as long as necessary.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ class SmallSteps:
     betas : list of float
         0, and the temperatures after it; the last is 1 at the end.
     n_measured : int
-        How often a spread was computed.
+        Number of times that a spread was computed.
     """
 
     def __init__(self, spread, most=math.inf, n_sweeps=1):
@@ -264,7 +264,7 @@ class SmallSteps:
 
     @property
     def needed(self):
-        """How many steps are needed at least, as far as is known."""
+        """A lower bound on the number of steps that are needed, as far as is known."""
         if self.n_steps == 0:
             return min(self._whole / _COARSE, _MOST_STEPS)
         return self.n_steps * (1 if self.arrived else 2)
@@ -291,16 +291,16 @@ class SmallSteps:
             step *= min(2.0, wanted / max(spread, 0.1 * wanted))
 
     def _measured(self, gain, step):
-        """Return the standard deviation of the log weights of a step, infinite if it overflows."""
+        """Return the standard deviation of the log weights in a step, infinite if it overflows."""
         self.n_measured += 1
         spread = float(np.std(to_numpy(gain(min(1.0, self.betas[-1] + step)))))
         return spread if spread == spread else math.inf
 
 
 def temperatures(name, given, least):
-    """Return inverse temperatures from 0 to 1: ``given`` itself, or so many evenly spaced ones.
+    """Return inverse temperatures from 0 to 1: ``given``, or evenly spaced if that is a number.
 
-    ``least`` is the smallest number that is allowed, for 2 temperatures.
+    ``least`` is the smallest number allowed; it gives 2 temperatures.
     """
     if isinstance(given, Integral) and given is not True and given >= least:
         return np.linspace(0, 1, given + 2 - least)
@@ -318,9 +318,9 @@ def temperatures(name, given, least):
 
 
 def own_bases(machine, visible=None):
-    """Return parameters of visible units from which annealing may start, a list of Theta.
+    """Return a list of the parameters of visible units, Theta, from which annealing may start.
 
-    The machine's own, if units are bounded those of units that know no data, and ``visible``.
+    The machine's own, the defaults of units without data if units are bounded, and ``visible``.
     """
     unit, own = machine.units[0], machine.thetas[0]
     bases = [own]

@@ -3,7 +3,8 @@
 Neighbours on a ladder are so similar that samples of one are often accepted as samples of the
 other. Chains that cannot leave a mode of the last machine can therefore do so by way of the first.
 The rungs are temperatures of one machine (parallel tempering; Geyer 1991, Hukushima and Nemoto
-1996), or earlier machines of a training (parallel trajectory tempering; Bereux et al. 2025).
+1996), or earlier states of a machine in training (parallel trajectory tempering; Bereux et al.
+2025).
 """
 
 from dataclasses import dataclass, replace
@@ -31,14 +32,14 @@ from ._gibbs import Gibbs, samples_exactly
 from ._sampler import autocorrelation_between, draw_visible, last_visible, metropolis
 
 # Building a ladder.
-_MOST_CHAINS, _MOST_RUNGS = 200, 100  # chains that are annealed, and rungs
-_ACCEPTANCE = 0.4  # of exchanges between neighbours that is aimed at
+_MOST_CHAINS, _MOST_RUNGS = 200, 100  # largest numbers of annealed chains and of rungs
+_ACCEPTANCE = 0.4  # target rate of exchanges between neighbours
 _SPACING = 5  # sweeps between two samples of a chain
 _SWEEPS = 10  # sweeps of annealing from one rung to the next
-_SMALLEST = 1e-3  # distance of two rungs in inverse temperature
-_PRECISION = 0.05  # of this distance, relative
+_SMALLEST = 1e-3  # distance between two rungs in inverse temperature
+_PRECISION = 0.05  # relative precision of this distance
 _CLOSE = 0.5  # acceptance, relative to the target, below which a rung is inserted
-_ROUNDS = 3  # of insertions, at most
+_ROUNDS = 3  # most rounds of insertions
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,16 +77,16 @@ class Ladder:
                 )
 
     def below(self, machine, X, rng):
-        """Return visible values for all rungs but the last, random samples; a tuple."""
+        """Return random samples as visible values for all rungs but the last, a tuple."""
         rows = (_some(rows, X.shape[0], rng) for rows in self.samples[:-1])
         return tuple(machine.units[0].with_known(part) for part in rows)
 
     def last(self, n, rng):
-        """Return ``n`` random samples of the last rung, each at most once if there are as many."""
+        """Return ``n`` random samples of the last rung, without repeats if there are enough."""
         return _some(self.samples[-1], n, rng)
 
     def astype(self, dtype):
-        """Return the ladder in another dtype; machines that share their weights still do."""
+        """Return the ladder in another dtype; shared weights stay shared."""
         if self.machines[-1].dtype == dtype:
             return self
         weights = {id(W): cast(W, dtype) for machine in self.machines for W in machine.weights}
@@ -96,19 +97,19 @@ class Ladder:
         return Ladder(machines, tuple(cast(rows, dtype) for rows in self.samples))
 
     def given(self, X, observed):
-        """Return the ladder whose machines have visible units clamped at X where ``observed``.
+        """Return the ladder with the visible units of all machines held at X where ``observed``.
 
-        Both have shape (n_rows, n_visible). The samples stay those of the free machines.
+        Both have shape (n_rows, n_visible). The samples are still those of the free machines.
         """
         return replace(self, machines=tuple(clamped(m, X, observed) for m in self.machines))
 
     def move(self, k, n, rng):
-        """Sweep about ``n`` samples of rung ``k``, after proposals of the rung below, in place.
+        """Sweep about ``n`` samples of rung ``k`` in place, after proposals from the rung below.
 
-        They are fewer if that lets each sample be taken equally often.
+        Fewer are swept if this makes it possible to take each sample equally often.
         """
         machine, samples = self.machines[k], self.samples[k]
-        step = -(-samples.shape[0] // n)  # samples that were taken together are far apart
+        step = -(-samples.shape[0] // n)  # samples taken at the same time are far apart
         some = slice(int(rng.integers(step, 1)[0]), samples.shape[0], step)
         rows = samples[some, :]
         if k > 0:
@@ -116,10 +117,10 @@ class Ladder:
         samples[some, :] = _swept(machine, rows, rng)
 
     def extended(self, machine, samples, n_kept, acceptance):
-        """Return the ladder with one more rung, a machine and samples of it.
+        """Return the ladder with a machine and its samples as one more rung.
 
-        Of the rungs below ``n_kept`` samples are copied, and rungs without which their neighbours
-        exchange at a rate of at least ``acceptance`` are left out.
+        From each rung below, ``n_kept`` samples are copied. Rungs are left out if their neighbours
+        exchange at a rate of at least ``acceptance`` without them.
         """
         machines, copy = list(self.machines), namespace(samples).asarray
         rows = [copy(last_rows(part, n_kept), copy=True) for part in self.samples]
@@ -133,14 +134,14 @@ class Ladder:
 
 
 def _some(rows, n, rng):
-    """Return ``n`` random rows, each at most once if there are as many."""
+    """Return ``n`` random rows, without repeats if there are enough."""
     xp, size = namespace(rows), rows.shape[0]
     index = rng.permutation(size)[:n] if n <= size else rng.integers(size, n)
     return xp.take(rows, index, axis=0)
 
 
 def gains_of(below, machine, rows):
-    """Return the log weight of each row by ``machine`` minus that by ``below``, float64."""
+    """Return the log weight of each row under ``machine`` minus that under ``below``, float64."""
     below, machine = in_double(below), in_double(machine)
     return log_ratio(below, machine, cast(rows, machine.dtype))
 
@@ -154,7 +155,7 @@ def exchange_rate(machines, rows) -> float:
 
 
 def mean_rate(below, above) -> float:
-    """Return the mean probability of exchanges by the gains of rows of two machines."""
+    """Return the mean probability of exchanges, given the gains of rows of two machines."""
     with np.errstate(over="ignore", invalid="ignore"):
         rates = np.exp(np.minimum(below - above, 0.0))
     return float(np.mean(np.where(rates == rates, rates, 0.0)))
@@ -163,7 +164,7 @@ def mean_rate(below, above) -> float:
 def _swept(machine, rows, rng, given=None):
     """Return visible values after one sweep of block Gibbs sampling.
 
-    ``given`` are the parameters of the hidden units given the rows, if they are known already.
+    ``given`` are the parameters of the hidden units given the rows, if already known.
     """
     if machine.scale == 0:  # the visible units are independent
         return draw_visible(machine.of_rows(rows), rng, rows.shape[0])
@@ -174,11 +175,11 @@ def _swept(machine, rows, rng, given=None):
 
 
 def renewed(machine, rows, below, samples, rng):
-    """Replace rows of a machine by random ``samples`` of another one, by the rule of Metropolis.
+    """Replace rows of a machine by random ``samples`` of another, by the Metropolis rule.
 
-    This leaves the distribution of the rows invariant. The samples are not changed: rows that lag
-    behind a machine that is learning do not spoil them. Returns the rows and the probability of
-    acceptance of each.
+    This leaves the distribution of the rows invariant. The samples are not changed, so that rows
+    which lag behind a machine that is learning do not spoil them. Returns the rows and the
+    probability of acceptance of each.
     """
     xp, n = namespace(rows), rows.shape[0]
     proposed = xp.take(samples, rng.integers(samples.shape[0], n), axis=0)
@@ -188,11 +189,11 @@ def renewed(machine, rows, below, samples, rng):
 
 
 def collected(machine, rows, ladder, rng, n_burn_in, n_blocks, spacing):
-    """Return samples of a machine by Gibbs sweeps and proposals of samples of a ladder.
+    """Return samples of a machine, by Gibbs sweeps and proposals from the samples of a ladder.
 
-    Half of the proposals are of its last rung, the others of all rungs in turn. Chains start at
-    ``rows``. After ``n_burn_in`` sweeps they give ``n_blocks`` samples each, ``spacing`` sweeps
-    apart: an array of shape (n_blocks * n_chains, n_visible).
+    Half of the proposals come from its last rung, the others from all rungs in turn. Chains start
+    at ``rows``. After ``n_burn_in`` sweeps each chain gives ``n_blocks`` samples, ``spacing``
+    sweeps apart: an array of shape (n_blocks * n_chains, n_visible).
     """
     blocks = []
     for step in range(1, n_burn_in + n_blocks * spacing + 1):
@@ -207,8 +208,8 @@ def collected(machine, rows, ladder, rng, n_burn_in, n_blocks, spacing):
 class Exchange(NamedTuple):
     """An exchange of the rungs ``k`` and ``k + 1``, in each chain.
 
-    ``gains`` are log weights of the upper machine minus those of the lower one, at the values of
-    the lower rung and of the upper one, before the exchange; ``rate`` is the probability of
+    ``gains`` are log weights under the upper machine minus those under the lower one, at the values
+    of the lower and of the upper rung before the exchange; ``rate`` is the probability of
     acceptance.
     """
 
@@ -219,10 +220,10 @@ class Exchange(NamedTuple):
 
 
 def exchanged_and_swept(machines, rows, turn, rng):
-    """Exchange the even or the odd pairs of neighbours by the rule of Metropolis; sweep all rungs.
+    """Exchange the even or the odd pairs of neighbours by the Metropolis rule; sweep all rungs.
 
-    Each chain, a row of the arrays of all rungs in ``rows``, is independent of the others. Returns
-    the rows and a list of :class:`Exchange`.
+    ``rows`` holds one array for each rung. A chain is the same row of all arrays, and is
+    independent of the other chains. Returns the rows and a list of :class:`Exchange`.
     """
     rows, thetas, exchanges = list(rows), {}, []
     doubles = _rungs_in_double(machines)
@@ -244,7 +245,7 @@ def exchanged_and_swept(machines, rows, turn, rng):
 
 
 def _rungs_in_double(machines):
-    """Return each machine as :func:`in_double` does; those that share weights still do."""
+    """Return each machine as :func:`in_double` does; shared weights stay shared."""
     if machines[0].units[0].is_discrete:
         return machines
     double = namespace(machines[0].weights[0]).float64
@@ -254,9 +255,9 @@ def _rungs_in_double(machines):
 
 
 def _hidden_given(machines, rows):
-    """Return a function of j and k: the parameters of hidden units of machine j given rows k.
+    """Return a function of j and k: the parameters of the hidden units of machine j given rows k.
 
-    Temperatures of one machine share the products of the weights with the rows.
+    If the machines are temperatures of one machine, they share the products with the weights.
     """
     W = machines[0].weights[0]
     if any(machine.weights[0] is not W for machine in machines):
@@ -272,12 +273,12 @@ def ladder_of(machine, rng, *, visible=None, n_samples=200, n_sweeps=100) -> Lad
     """Build a ladder for a machine by annealing.
 
     Chains are annealed from independent units to the machine. Each rung is placed such that 40 % of
-    the exchanges with the rung below should be accepted, and all rungs are sampled together. Where
-    the acceptance is less than half of that, a rung is inserted, and all are sampled again. If more
-    than 100 rungs are needed, the last ones are placed farther apart. If annealing starts from
-    several kinds of independent units, the last rung of each ladder starts at samples of all
-    ladders, and the ladder whose chains mix best is returned, since not all modes can be reached
-    from some units.
+    the exchanges with the rung below should be accepted, and then all rungs are sampled together.
+    Where the acceptance is less than half of that, a rung is inserted, and all are sampled again.
+    If more than 100 rungs are needed, the last ones are placed farther apart. If annealing starts
+    from several kinds of independent units, the last rung of each ladder starts at samples of all
+    ladders, and the ladder whose chains mix best is returned, since some modes cannot be reached
+    from some starts.
 
     Parameters
     ----------
@@ -339,7 +340,7 @@ def ladder_of(machine, rng, *, visible=None, n_samples=200, n_sweeps=100) -> Lad
 
 
 def _climbed(machine, visible, rng, n_samples):
-    """Return machines from independent units on, and samples of each."""
+    """Return machines from independent units up to the given one, and samples of each."""
     base, beta = uncoupled(machine, visible), 0.0
     rows = draw_visible(base, rng, n_samples)
     machines, samples = [base], [rows]
@@ -364,10 +365,10 @@ def _climbed(machine, visible, rng, n_samples):
 
 
 def predicted_rate(gains) -> float:
-    """Return how often rows would be exchanged with samples of another machine.
+    """Return the rate at which rows would be exchanged with samples of another machine.
 
-    The rows, weighted by the exponentials of their ``gains``, stand for these samples: that is
-    sum_ij min(exp(g_i), exp(g_j)) / (n sum_j exp(g_j)).
+    The rows, weighted by the exponentials of their ``gains``, stand in for these samples. The
+    result is sum_ij min(exp(g_i), exp(g_j)) / (n sum_j exp(g_j)).
     """
     weights = np.sort(np.exp(gains - gains.max()))
     n = weights.size
@@ -375,10 +376,10 @@ def predicted_rate(gains) -> float:
 
 
 def _mixed(machines, rows, n_sweeps, rng):
-    """Return samples of all rungs after sweeps, and how often neighbours then exchange.
+    """Return samples of all rungs after sweeps, and the rates at which neighbours exchange.
 
-    The rates are means over the later half of the sweeps: an ndarray of shape (n_rungs - 1,), NaN
-    where there were no exchanges.
+    The rates are means over the second half of the sweeps, as an ndarray of shape (n_rungs - 1,),
+    with NaN where there were no exchanges.
     """
     sums, counts = np.zeros((2, len(machines) - 1))
     for turn in range(n_sweeps):
@@ -394,7 +395,8 @@ def _mixed(machines, rows, n_sweeps, rng):
 def _best_mixed(trials, n_sweeps, rng):
     """Return machines, samples and exchange rates of the ladder whose chains mix best.
 
-    After ``n_sweeps`` its chains depend least on where they have started: at samples of all trials.
+    All ladders start at samples of all trials. After ``n_sweeps``, the chains of the returned one
+    depend least on where they started.
     """
     xp, n = namespace(trials[0][1][-1]), trials[0][1][-1].shape[0]
     starts = xp.concat([rows[-1] for _, rows in trials], axis=0)
