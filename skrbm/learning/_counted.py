@@ -1,13 +1,13 @@
 """Persistent chains of rows of counts, which exchange their hidden values between totals.
 
 Given a long row of counts the hidden values hardly move, so that a chain of many draws stays in its
-mode, and nothing tells learning what the other modes weigh: their log weights are proportional to
-the number of draws, and a small error is hundreds of nats. With the counts summed out, hidden
-values h have the weight w(h) exp(D g(h)) for D draws, where g is the log-partition function of one
-draw (see :mod:`skrbm.evaluation._lengths`). The number of draws is an inverse temperature, and two
-chains exchange their hidden values by the rule of parallel tempering, which takes no more than
-their g. Further chains, which do not count, lead down to no draws, where hidden units are
-independent.
+mode, and learning does not see how much weight the other modes have: their log weights are
+proportional to the number of draws, and a small error is hundreds of nats. With the counts summed
+out, hidden values h have the weight w(h) exp(D g(h)) for D draws, where g is the log-partition
+function of one draw (see :mod:`skrbm.evaluation._lengths`). The number of draws is thus an inverse
+temperature, and two chains exchange their hidden values by the rule of parallel tempering, which
+needs only their g. Additional chains, which do not count in the moments, lead down to no draws,
+where hidden units are independent.
 """
 
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ from ..machine import condition, conditional
 from ..units import Multinomial
 from ._chains import ChainPhase, DataPhase
 
-_RATIO = 1.25  # of the numbers of draws of further chains
-_ROUNDS = 10  # of proposed exchanges between neighbours, for each batch
+_RATIO = 1.25  # between the numbers of draws of additional chains
+_ROUNDS = 10  # of exchanges proposed between neighbours, per batch
 
 
 class Bridge(NamedTuple):
-    """Further chains, from no draws to as many as chains have, by their numbers of draws."""
+    """Additional chains, from no draws up to as many as the longest chain, ordered by length."""
 
     hidden: Any
     lengths: Any
@@ -81,12 +81,13 @@ def _hidden_given(machine, field, lengths, rng):
 
 
 def exchanged(lengths, slopes, rng):
-    """Return the index of chains whose values come to each chain, by exchanges of neighbours.
+    """Return the index of the chain whose values each chain receives by exchanges of neighbours.
 
-    ``lengths`` and ``slopes`` are D and g of chains of values h with the weight w(h) exp(D g(h)).
+    ``lengths`` and ``slopes`` are D and g of chains whose values h have the weight w(h) exp(D
+    g(h)).
     """
     xp, n = namespace(lengths), lengths.shape[0]
-    order = xp.argsort(lengths)  # each time, since chains take the lengths of the batch
+    order = xp.argsort(lengths)  # each time, since chains take on the lengths of the batch
     lengths, slopes = (xp.take(cast(part, xp.float64), order) for part in (lengths, slopes))
     places = xp.asarray(order, copy=True)
     log_noise = xp.log(cast(rng.uniform((_ROUNDS, n)), lengths.dtype))

@@ -9,31 +9,30 @@ from .._ranks import ranks
 from ..arrays import namespace, number
 
 # Largest divergences of a step, in nats (doc/benchmarks.rst).
-_NUMBERS = 0.15  # for each column of numbers
-_BITS, _LEAST = 0.075, 10.0  # for each column of bits, and in all of them at least
-# Largest lengths of a step. Numbers have deviations of about 1 where they are learned: a step
-# of 1 moves a mean to that of the data, and steps above 2 make it diverge. Bits have 1/2 at most.
+_NUMBERS = 0.15  # per column of numbers
+_BITS, _LEAST = 0.075, 10.0  # per column of bits, and smallest value for all of them together
+# Largest lengths of a step. Numbers have deviations of about 1 in the coordinates of learning: a
+# step of 1 moves a mean to that of the data, and steps above 2 diverge. Bits have at most 1/2.
 _CAP_OF_BITS, _CAP_OF_NUMBERS = 3.0, 1.0
-# Bounds of the divergence of counts of draws, whose columns are one site; between them it is one
-# nat for each column. Free energies of long rows grow within a few steps, so that each step is
-# measured.
+# Bounds of the divergence for counts, all of whose columns are one site; between the bounds it is
+# one nat per column. Free energies of long rows grow within a few steps, so every step is measured.
 _DRAWS = 100.0, 1000.0
-# The first steps are all measured, since the first length is a guess. The running mean is over as
-# many measurements.
+# The first steps are all measured, since the first length is a guess. The running mean covers the
+# same number of measurements.
 _FIRST_STEPS = 10
-_GROWTH = 1.5  # largest factor on the length by a measurement
+_GROWTH = 1.5  # largest factor by which one measurement may lengthen steps
 _CAP_OF_SOLUTIONS = 10.0  # length of steps of bits by fixed points
-# Part of the values that are known, below which steps become no shorter and epochs no more.
+# Share of known values below which steps become no shorter and epochs no more numerous.
 LEAST_KNOWN = 0.2
-_FIRST_RATE = 0.05  # length of the first step, unless that diverges too far
+_FIRST_RATE = 0.05  # length of the first step, unless its divergence is too large
 
 
 class LengthState(NamedTuple):
-    """What is known of the length of steps, floats or arrays of no dimensions.
+    """What is known about the length of steps, as floats or zero-dimensional arrays.
 
-    ``rate`` is the length of the next step, before the factor of the schedule, and ``deviation``
-    the running geometric mean of the standard deviation of the change of free energies by a step of
-    length 1, in nats.
+    ``rate`` is the length of the next step, before it is multiplied by the factor of the schedule.
+    ``deviation`` is the running geometric mean of the standard deviation, in nats, of the change of
+    free energies in a step of length 1.
     """
 
     rate: Any
@@ -45,14 +44,14 @@ class LengthState(NamedTuple):
 class StepLength:
     """Choice of the step length by the divergence between the models before and after the step.
 
-    A step of length r along a direction d changes the free energy of the model's samples by
-    r dF, and the Kullback-Leibler divergence of the old from the new distribution is
-    r² Var[dF] / 2 to second order (d' F d = Var[dF] with the Fisher information F). So
+    A step of length r along a direction d changes the free energy of the model's samples by r dF,
+    and the Kullback-Leibler divergence of the old from the new distribution is r² Var[dF] / 2 to
+    second order (d' F d = Var[dF] with the Fisher information F). The length
 
         r = min(cap, sqrt(2 divergence / Var[dF]))
 
-    is independent of units of measure, batch size and kind of units. A measured step that would
-    exceed the divergence is shortened before it is accepted.
+    is therefore independent of units of measure, batch size and kind of units. A measured step that
+    would exceed the divergence is shortened before it is accepted.
 
     Parameters
     ----------
@@ -61,10 +60,11 @@ class StepLength:
     cap : float, default=1.0
         Maximum length of a step.
     every : int, default=5
-        After the first ten steps, Var[dF] is measured in every fifth step by default, since each
+        After the first ten steps, Var[dF] is measured once in this many steps, since each
         measurement costs a matrix product.
     of_bits : float, default=1.0
-        Factor on the lengths for columns and hidden units of bits beside columns of numbers.
+        Factor on the step length for columns and hidden units of bits, if there are columns of
+        numbers as well.
     """
 
     divergence: float
@@ -89,14 +89,14 @@ class StepLength:
     def of_solutions(cls, units, n_columns):
         """Return the rule for learning from fixed points, whose moments have little noise."""
         scale = max(map(bit_length, pairwise(units)))
-        # Without a cap for bits nothing would limit steps where nearly all columns are constant.
+        # Without a cap for bits, nothing would limit steps if nearly all columns are constant.
         return cls(_NUMBERS * n_columns, _CAP_OF_SOLUTIONS * scale if scale < math.inf else 1.0)
 
     def of_known(self, share):
-        """Return the rule for rows of which a share of the values is known.
+        """Return the rule for data in which only a share of the values is known.
 
-        Draws of missing values follow each step, and the next step follows them, so that steps are
-        shorter.
+        Missing values are drawn after each step, and the next step follows these draws, so steps
+        are shorter.
         """
         return replace(self, cap=max(share, LEAST_KNOWN) * self.cap)
 
@@ -109,18 +109,18 @@ class StepLength:
         return state.n_steps < _FIRST_STEPS or state.n_steps % self.every == 0
 
     def is_steady(self, state):
-        """Whether the steps from now on differ in nothing but whether they are measured."""
+        """Whether from now on steps differ only in whether they are measured."""
         return state.n_steps >= _FIRST_STEPS
 
     def next(self, state, change, length, weights=None):
-        """Return the state after a measured step, and the part of this step that is allowed.
+        """Return the state after a measured step, and the fraction of the step that is allowed.
 
         Parameters
         ----------
         state : LengthState
         change : array of shape (n_samples,), float64
-            Change of the free energies of samples of the model by the step.
-        length : float or array of no dimensions
+            Change of the free energies of samples of the model in the step.
+        length : float or zero-dimensional array
             Length of the step.
         weights : array of shape (n_samples,), default=None
             Importance weights of the samples, which sum to 1.
@@ -128,7 +128,7 @@ class StepLength:
         Returns
         -------
         state : LengthState
-        part : float or array of no dimensions
+        part : float or zero-dimensional array
             Between 0 and 1; 0 if the free energies are no longer finite.
         """
         xp = namespace(change)
@@ -162,12 +162,12 @@ class StepLength:
 
 
 def as_numbers(state):
-    """Return the state with floats, wherever its numbers were."""
+    """Return the state with floats instead of arrays."""
     rate, deviation = (float(number(part)) for part in state[:2])
     return state._replace(rate=rate, deviation=deviation)
 
 
 def bit_length(units):
-    """Return the length that does to layers of bits or categories what 1 does to bits; else inf."""
+    """Return the step length for bits or categories that is like 1 for bits; otherwise inf."""
     reach = math.prod(unit.reach for unit in units)
     return 1 / reach**2 if math.isfinite(reach) else math.inf
