@@ -31,12 +31,12 @@ from ._optimizers import ArrayGradient
 from ._parameters import LEAST_PRECISION, NATURAL
 from ._together import Shares
 
-_OFFSET_WEIGHT = 0.05  # of a new batch in the running means of the layers
-_CHECKED = 0.2, 0.5  # parts of the epochs after which chains and the likelihood are checked
-# Mean square of samples of a real column, which is 1 in the data, above which an epoch is repeated.
-# Chains return by themselves from 25 to 60, in fits to rows with many missing values.
+_OFFSET_WEIGHT = 0.05  # of a new batch in the running means of layers
+_CHECKED = 0.2, 0.5  # fractions of the epochs after which chains and likelihood are checked
+# Mean square of samples of a real column above which an epoch is repeated; that of data is 1.
+# Chains return by themselves from values of 25 to 60, in fits to rows with many missing values.
 _MOST_SPREAD = 400.0
-_MAX_RESTORED = 3  # times that a fit continues from the last checkpoint with half the length
+_MAX_RESTORED = 3  # number of times that a fit goes back to a checkpoint and halves the length
 
 
 class BatchLearner:
@@ -69,19 +69,19 @@ class BatchLearner:
     def step(self, training, index, rate):
         """Learn from one batch; the machine is consumed.
 
-        Returns numbers for the history, and whether the parameters are finite, which on a device
-        may not be known yet.
+        Returns numbers for the history, and whether the parameters are finite, which may not be
+        known yet on a device.
         """
         raise NotImplementedError
 
     def before_epoch(self, training, rate):
-        """Prepare an epoch; called again if it is repeated. Returns the function of a step."""
+        """Prepare an epoch, also when it is repeated; return the function that makes a step."""
         return self.step
 
     def after_epoch(self, training):
         """Check the machine after an epoch.
 
-        Returns more numbers for the history, None if parameters are not finite.
+        Returns more numbers for the history, or None if parameters are not finite.
         """
         return {} if self.is_finite(training.machine) else None
 
@@ -149,7 +149,7 @@ class BatchLearner:
 
 
 def _means(reports):
-    """Return the means of the numbers in reports, exactly if they are equal."""
+    """Return the means of the numbers in reports, without rounding if they are equal."""
     names, n = reports[0], len(reports)
     values = numbers(report[name] for name in names for report in reports)
     parts = {name: values[i * n : (i + 1) * n] for i, name in enumerate(names)}
@@ -237,9 +237,9 @@ class MomentLearner(BatchLearner):
         if is_finite is not None:
             self.is_finite = is_finite
         self._shares = self._precisions = None
-        self._replayed = self._read = None  # steps that are replayed, and the rate that they read
-        self._switched = None  # recipe of training after other chains were found to be better
-        self._factor = None  # the rate of the schedule on a device, where recorded steps read it
+        self._replayed = self._read = None  # replayed steps, and the rate that they read
+        self._switched = None  # the new recipe, once other chains were found to be better
+        self._factor = None  # rate of the schedule on a device, where recorded steps read it
 
     # ---------------------------------------------------- an epoch
 
@@ -248,7 +248,7 @@ class MomentLearner(BatchLearner):
             n_checked = int(training.gain is not None)
             learned = training.n_epochs * self.rows.total
             n_chains = self.phase.n_states or self.batch_size
-            # A check should cost no more than learning has until then.
+            # A check should cost no more than all learning before it.
             is_due = learned >= (n_checked + 1) * N_SWEEPS * n_chains
             is_due &= progress >= _CHECKED[n_checked]
             has_fallen = self.monitor.has_fallen and training.n_epochs >= 2 * training.n_tried
@@ -257,10 +257,11 @@ class MomentLearner(BatchLearner):
         return super().epoch(training, progress, rate)
 
     def _check_chains(self, training, rate, has_fallen):
-        """Try other phases if chains do not mix, or if the likelihood falls or does not grow.
+        """Try other phases if chains do not mix, or if the likelihood falls or does not rise.
 
-        Modes may separate after the first check only, so that the second one is the same. Where the
-        likelihood has fallen other phases may still learn too slowly, and are tried again.
+        The second check is the same as the first, since modes may separate after it. If the
+        likelihood has fallen, other phases may so far have learned too little, and are tried again
+        later.
         """
         first, before, gain = training.first, training.gain, self.monitor.gain(training)
         rng, n = training.rng, min(FEW_ROWS, most_rows(first.n_units[0]))
@@ -279,9 +280,9 @@ class MomentLearner(BatchLearner):
     def _try_fallbacks(self, training, first, rate, gain):
         """Learn from the first machine with the other phases, and keep the best machine of all.
 
-        Chains that do not mix may have the wrong share of a cluster, and so has the machine then.
-        But exchanges and importance weights need short steps, which learn less of many parameters,
-        and both may fail where there are many modes, far apart.
+        Chains that do not mix may have a wrong share of a cluster, and then the machine learns it.
+        But exchanges and importance weights need short steps, by which machines with many
+        parameters learn less, and both may fail if there are many modes, far apart.
         """
         rng, parameters = training.rng, self.parameters.of(first)
         training.n_tried = training.n_epochs
@@ -337,20 +338,20 @@ class MomentLearner(BatchLearner):
                 f"{training.n_epochs + 1}; lower learning_rate or n_components (the parameters of "
                 "the last complete epoch are kept)"
             )
-        if not self.optimizer.makes_zeros:  # parameters that are chosen again have other zeros
+        if not self.optimizer.makes_zeros:  # choosing parameters again would move the zeros
             training.machine = self.parameters.fixed(training.machine)
             if training.average is not None:
                 means = self.parameters.fixed(training.average.means)
                 training.average = replace(training.average, means=means)
         check_integral(training.machine, f"after epoch {training.n_epochs + 1}")
-        if self._switched is not None:  # only now, as it belongs to the state of now
+        if self._switched is not None:  # only now, since it belongs to the present state
             training.recipe, self._switched = self._switched, None
         return self.optimizer.report(training.machine.weights)
 
     def _samples_leave_data(self, training):
         """Whether a real column has a far larger variance in samples than in the data.
 
-        A step past the couplings at which the distribution splits leads there. Missing values,
+        A step past the couplings at which the distribution splits has this effect. Missing values,
         which are drawn from the machine, would follow it.
         """
         coordinates = getattr(self.parameters, "coordinates", None)
@@ -407,8 +408,8 @@ class MomentLearner(BatchLearner):
     def _take(self, training, slopes, X, rate):
         """Take a step of the optimizer, and return its length: ``rate``, or that of the rule.
 
-        The latter is times ``rate``. Some steps are measured by the change of free energies of
-        samples, and shortened where it is too large.
+        The length of the rule is multiplied by ``rate``. Some steps are measured by the change of
+        free energies of samples, and shortened if it is too large.
         """
         rule, phase, length, is_measured = self.length, self.phase, rate, False
         if rule is not None:
@@ -435,10 +436,10 @@ class MomentLearner(BatchLearner):
             if is_foreign(part) or part < 1:
                 keep = _like(part, X)
                 for now, old in zip(parameters, before, strict=True):
-                    # Of a step to infinity nothing is kept, and 0 times infinity would be NaN.
+                    # Nothing is kept of a step to infinity; 0 times infinity would be NaN.
                     now[...] = namespace(now).where(keep > 0, keep * now + (1 - keep) * old, old)
                 training.machine = self.parameters.machine(moved, parameters)
-            if not is_foreign(part) and part == 0:  # its momentum would lead there again
+            if not is_foreign(part) and part == 0:  # its momentum would lead to the same place
                 training.optimizer_state = self.optimizer.init(parameters)
             length = length * part
         self.average(training)
@@ -447,7 +448,7 @@ class MomentLearner(BatchLearner):
     def _move(self, training, parameters, slopes, rate):
         """Move the parameters, in place, by a step of the optimizer."""
         machine = training.machine
-        if self._precisions is None:  # these places are the same in the whole fit
+        if self._precisions is None:  # their positions are the same during the whole fit
             self._precisions = self.parameters.precisions(machine)
         precisions = [(i, copied(parameters[i])) for i in self._precisions]
         if self.centered:
@@ -472,24 +473,24 @@ class MomentLearner(BatchLearner):
     # ---------------------------------------------------- recorded steps on a device
 
     def _record(self, training, rate):
-        """Prepare to replay the steps of the next epoch, where that is possible."""
+        """Prepare to replay the steps of the next epoch, if possible."""
         field = training.machine.thetas[0].field
         if not can_replay(field) or ranks().size > 1:
             return
-        read = rate  # what recorded steps keep of the learning rate of the schedule
+        read = rate  # what is fixed in recorded steps about the rate of the schedule
         if self.length is not None:
             if self._factor is None:
                 xp = namespace(field)
                 self._factor = xp.zeros((), **{**like(field), "dtype": xp.float64})
-            self._factor[...] = rate * training.length_factor  # another one in each epoch
+            self._factor[...] = rate * training.length_factor  # changes in each epoch
             read = rate > 0
         before = self._replayed
-        if before is not None and (read == self._read or not before.works):  # nor would another
+        if before is not None and (read == self._read or not before.works):  # nor would a new one
             return
         from ..arrays._replay import Replayed  # which needs torch
 
         self._read = read
-        learning = weakref.ref(self)  # so that recordings end with the fit, not by a collection
+        learning = weakref.ref(self)  # so that recordings are freed with the fit, without gc
 
         def stepped(state, index):
             training.stepped = state
@@ -499,18 +500,19 @@ class MomentLearner(BatchLearner):
         self._replayed = Replayed(stepped, training.rng, before=before)
 
     def _replayed_step(self, training, index, rate):
-        state, key = training.length_state, ()  # which tells steps with other operations
+        state, key = training.length_state, ()  # the key tells steps with other operations apart
         if self.length is not None:
             is_steady = state is not None and self.length.is_steady(state)
-            key = (self.length.measures(state),) if is_steady else None  # and is not replayed
+            key = (self.length.measures(state),) if is_steady else None  # None is not replayed
         training.stepped, report = self._replayed(key, training.stepped, index)
         return report, report.pop("is_finite")
 
 
 def _for_equal_totals(machine, rows, change):
-    """Return changes of free energies less what they have in common with the totals of rows.
+    """Return changes of free energies minus the part that is linear in the totals of rows.
 
-    Rows of other totals have another log Z, and its change says nothing of their distribution.
+    Rows with different totals have different log Z, whose changes say nothing about the
+    distributions of such rows.
     """
     totals = machine.units[0].totals(rows)
     if totals is None:
@@ -521,5 +523,5 @@ def _for_equal_totals(machine, rows, change):
 
 
 def _like(length, X):
-    """Return a number in the dtype of X, where it is an array."""
+    """Return a number in the dtype of X, if X is an array of another library."""
     return cast(length, X.dtype) if is_foreign(length) else float(length)

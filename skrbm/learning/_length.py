@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from .._ranks import ranks
 from ..arrays import namespace, number
 
-# Largest divergences of a step, in nats (doc/benchmarks.rst).
+# Largest divergences of a step, in nats (doc/theory/learning.rst).
 _NUMBERS = 0.15  # per column of numbers
 _BITS, _LEAST = 0.075, 10.0  # per column of bits, and smallest value for all of them together
 # Largest lengths of a step. Numbers have deviations of about 1 in the coordinates of learning: a

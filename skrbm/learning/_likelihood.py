@@ -21,22 +21,22 @@ from ._penalties import share_of_zeros
 from ._tracking import PRECISE, LogPartitionTracker
 
 _ROWS = 1000  # training rows whose likelihood is measured
-_SHARE = 0.1  # of the cost of learning that estimates of log Z may have,
+_SHARE = 0.1  # of the cost of learning that estimates of log Z may take,
 _SHARE_STOPPING = 0.5  # and with early stopping, which depends on them
-_FREE = 2**28  # multiplications that they may always have in a fit: some 50 ms
-_LAST = 2**34  # multiplications of the estimate at the end of a fit without one: some seconds
-_MOST_UNITS = 2**14  # of a layer, whose chains take little memory; early stopping needs these
+_FREE = 2**28  # multiplications that they may take in any fit: about 50 ms
+_LAST = 2**34  # multiplications of the estimate at the end of a fit that had none: some seconds
+_MOST_UNITS = 2**14  # of a layer whose chains take little memory; ignored with early stopping
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
-_SURE = 4.0  # standard errors by which a warning is about more than chance
-_FALL = 1.0  # nats of likelihood that training rows lose only if chains do not follow the model
-LOSS = 0.1  # nats of likelihood that do not tell one machine from a better one
+_SURE = 4.0  # standard errors beyond which a difference is not due to chance
+_FALL = 1.0  # nats; training likelihoods fall by more only if chains do not follow the model
+LOSS = 0.1  # nats of likelihood by which one machine is not yet better than another
 _MISMATCH = 0.8  # tolerated distance of means and correlations, in standard deviations
-_DIRECTIONS = 8  # in which the rows of data differ most, along which moments are compared
-_LEAST_ROWS = 100  # for which that tells anything
+_DIRECTIONS = 8  # directions of largest variance, along which moments are compared
+_LEAST_ROWS = 100  # fewest rows for which this comparison is meaningful
 _INCOMPLETE_ROWS, _LEAST_INCOMPLETE = 100, 20  # rows with missing values that are annealed,
 _ANNEALED = 2**21  # at most so many times the number of weights: about a second
-# Chains in each run that estimates log Z of counts, and about how many multiplications with each
-# weight that takes: of 64 chains, at 100 totals.
+# Chains in each run that estimates log Z of counts, and the approximate number of multiplications
+# per weight that this takes, with 64 chains and 100 totals.
 _CHAINS_OF_TOTALS, _COST_OF_TOTALS = 8, 2**13
 
 
@@ -60,7 +60,7 @@ class LikelihoodMonitor(Monitor):
     seed : SeedSequence
         Seed of the estimates of log Z.
     is_density : bool, default=True
-        Whether mainly the density of rows is learned, so that it should be better than that of
+        Whether the main aim is the density of rows, which should then be better than that of
         independent units in the end.
     has_rate : bool, default=False
         Whether the user has chosen a numeric learning rate.
@@ -74,9 +74,9 @@ class LikelihoodMonitor(Monitor):
     Attributes
     ----------
     highest : float
-        Largest log-likelihood of training rows after an epoch.
+        Largest log-likelihood of training rows after any epoch.
     has_fallen : bool
-        Whether that of the last epoch is below it by more than chance.
+        Whether that of the last epoch is lower by more than chance explains.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class LikelihoodMonitor(Monitor):
         self._tracker = LogPartitionTracker(self._independent_units, chains, self._some_rows)
         most = most_rows(rows.X.shape[1])
         self.block_rows = min(most, max(batch_size, FEW_ROWS))
-        self.budget = None  # cost that log Z may have now, in units of learning from a row
+        self.budget = None  # cost that log Z may now take, in units of learning from a row
         self.log_z = self.end = None  # of the last epoch, and the machine and state after it
         self.highest, self.has_fallen = -math.inf, False
 
@@ -156,9 +156,9 @@ class LikelihoodMonitor(Monitor):
         return measured
 
     def gain(self, training):
-        """Return the mean log-likelihood of training rows over that of independent columns.
+        """Return the mean log-likelihood of training rows minus that of independent columns.
 
-        log Z is estimated by new chains. It is NaN where there is no estimate.
+        log Z is estimated by new chains. The result is NaN if there is no estimate.
         """
         machine = training.published()
         density = self.density(machine, training.phase_state)
@@ -166,20 +166,20 @@ class LikelihoodMonitor(Monitor):
         seed = np.random.SeedSequence(self.seed.generate_state(8).tolist())
         tracker = LogPartitionTracker(self._independent_units, seed, self._some_rows)
         log_z = tracker.estimate(machine, math.inf) if len(index) else None
-        self._tracker = tracker  # whose chains have come to a machine of now
+        self._tracker = tracker  # its chains have reached the present machine
         if log_z is None:
             return math.nan
-        if self.log_z is not None:  # later scores are by the new chains
+        if self.log_z is not None:  # later scores come from the new chains
             self.best -= log_z.value - self.log_z.value
             self.highest -= log_z.value - self.log_z.value
         gains = self._log_weights(density, index) - log_z.value - self._independent(density, index)
         return self._mean(gains)
 
     def _by_equations(self, density, state):
-        """Return the log-likelihood by the log Z that equations give, a dict; empty without any.
+        """Return the log-likelihood with log Z from mean-field equations, a dict; may be empty.
 
-        With one hidden layer rows with missing values would be annealed, which takes longer than
-        learning from them.
+        With one hidden layer, rows with missing values would have to be annealed, which takes
+        longer than learning from them.
         """
         is_deep = len(density.machine.weights) > 1
         log_z = None
@@ -195,7 +195,7 @@ class LikelihoodMonitor(Monitor):
         return {"tap_log_likelihood": -self._mean(values) - log_z}
 
     def _log_weights(self, density, index):
-        """Return log p(x) + log Z of the rows at ``index``, or of what is observed of them."""
+        """Return log p(x) + log Z of the rows at ``index``, or of their observed values."""
         if not self.rows.has_missing:
             return self._values(density.log_weight_of_full_rows, index)
         return self._values(lambda rows: density.log_weight(rows, self.seed, QUICK), index)
@@ -203,7 +203,7 @@ class LikelihoodMonitor(Monitor):
     # ------------------------------------------------------------------------- log Z
 
     def _log_partition(self, density):
-        """Return log Z, a LogPartition; None where it would cost too much, or is of no use."""
+        """Return log Z, a LogPartition; None if it would cost too much, or is not needed."""
         n_units = density.machine.n_units
         if self._is_of_counts(density):
             return None
@@ -224,7 +224,7 @@ class LikelihoodMonitor(Monitor):
 
     @staticmethod
     def _is_of_counts(density):
-        """Whether rows of each total have a log Z of their own."""
+        """Whether rows with different totals have different log Z."""
         return density.machine.units[0].totals(density.starts) is not None
 
     def _independent_units(self, machine):
@@ -246,7 +246,7 @@ class LikelihoodMonitor(Monitor):
             self.budget = max(self.budget or 0.0, _LAST / _n_weights(machine))
             late = self._measured(machine, state)
             late.pop("tap_log_likelihood", None)
-            late = late if is_last else {}  # it belongs to the last epoch
+            late = late if is_last else {}  # these numbers belong to the last epoch
         with np.errstate(over="ignore", invalid="ignore"):  # of large parameters
             found = self.warning(machine, state) if ranks().rank == 0 else None
             message, own = ranks().first(found or (None, None))
@@ -260,7 +260,7 @@ class LikelihoodMonitor(Monitor):
         return self.agreed(machine, late) if late else {}
 
     def warning(self, machine, state):
-        """Return a message on what is wrong with a machine after a fit, and its log-likelihood.
+        """Return a message about what is wrong after a fit, and the log-likelihood.
 
         Either may be None.
         """
@@ -318,9 +318,9 @@ class LikelihoodMonitor(Monitor):
         return index if log_z is not None else index[:0], log_z
 
     def _rows_compared(self, density):
-        """Return rows whose likelihoods are known with log Z; few or none with missing values.
+        """Return rows whose likelihoods can be computed; few or none if values are missing.
 
-        These are annealed, which may take long.
+        Rows with missing values are annealed, which may take long.
         """
         if not self.rows.has_missing:
             return self.train
@@ -348,9 +348,9 @@ class LikelihoodMonitor(Monitor):
         return self._values(function, index)
 
     def _mismatch(self, machine, state):
-        """Return how far moments of the model are from those of the data; None if insignificant.
+        """Return the distance between moments of model and data; None if insignificant.
 
-        Means and variances along the main directions of the data are compared. The latter are
+        Means and variances along the main directions of the data are compared. The variances are
         sums of pair correlations.
         """
         is_precise = self.log_z is not None and self.log_z.std <= PRECISE
@@ -373,18 +373,17 @@ class LikelihoodMonitor(Monitor):
     # ------------------------------------------------------------------------- rows
 
     def _mean(self, values):
-        """Return the weighted mean of values of training rows, of the first ones that are
-        measured."""
+        """Return the weighted mean of the values of the first training rows."""
         return float(np.average(values, weights=self.weights[: len(values)]))
 
     def _values(self, function, index):
-        """Return the values of a function of visible values, block by block of rows."""
+        """Return the values of a function of visible values, computed for blocks of rows."""
         blocks = np.array_split(index, -(-len(index) // self.block_rows))
         return np.concatenate([to_numpy(function(self.rows[block])) for block in blocks])
 
 
 def moment_mismatch(rows, counts, samples, weights):
-    """Return the largest distance between moments of rows and of samples; None if insignificant.
+    """Return the largest distance between moments of rows and samples; None if insignificant.
 
     ``counts`` are the multiplicities of the rows, and ``weights`` the importance weights of the
     samples, which sum to 1. The distance is in standard deviations of rows along their main
