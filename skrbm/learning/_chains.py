@@ -35,10 +35,10 @@ from ._length import StepLength
 from ._model_phase import ModelPhase
 
 COMPLETION = 5  # sweeps that draw missing values given the observed ones
-_ANNEALED = 100  # fewest chains that are annealed together: resampling among few is biased
-FEW_ROWS = 256  # of data, which stand for them where values of all would take much memory or time
-BURN_IN = 30  # sweeps of a machine before its samples, where chains come from another one
-_WIDE = 2**17  # columns, above which batches and chains have at most _MOST_VALUES values
+_ANNEALED = 100  # fewest chains that are annealed together, as resampling among few is biased
+FEW_ROWS = 256  # that stand for all data where using all would take much memory or time
+BURN_IN = 30  # sweeps before samples are taken, if chains come from another machine
+_WIDE = 2**17  # columns above which batches and chains have at most _MOST_VALUES values
 _MOST_VALUES = 2**23
 
 GRADIENTS = "marginal", "joint"
@@ -47,7 +47,7 @@ al. 2022), or a draw (Alg. 3), which has more noise and the same mean."""
 
 
 def most_rows(n_columns):
-    """Return the largest number of rows of a batch, and of chains, that are dense."""
+    """Return the largest number of dense rows in a batch, and of chains."""
     return math.inf if n_columns <= _WIDE else max(1, _MOST_VALUES // n_columns)
 
 
@@ -61,8 +61,8 @@ class Noise(NamedTuple):
 class Run(NamedTuple):
     """State in learning: the chains where they ended, and how the last run went.
 
-    ``acceptance`` is the mean rate of the last run, None for samplers that accept all. ``more`` is
-    what tempered and weighted chains carry besides.
+    ``acceptance`` is the mean rate of the last run, or None for samplers that accept everything.
+    ``more`` is any further state of tempered and weighted chains.
     """
 
     chains: Any
@@ -85,8 +85,8 @@ class ChainPhase(ModelPhase):
         Noise at which chains start; with None they start at draws of the visible units without
         couplings.
     at_rows : bool, default=False
-        Whether persistent and weighted chains start at rows of the data instead. For a machine that
-        has been trained before, these have the right proportions of its modes.
+        Whether persistent and weighted chains start at rows of the data instead. If the machine has
+        been trained before, these have its modes in the right proportions.
     """
 
     sampler: Sampler
@@ -96,8 +96,8 @@ class ChainPhase(ModelPhase):
 
     start = "persistent"
     samples_model = True
-    divergence = None  # most of a step, in nats; None for that of any phase
-    n_by_default = None  # chains; None for as many as a batch has rows
+    divergence = None  # largest of a step, in nats; None for the default of all phases
+    n_by_default = None  # number of chains; None for as many as a batch has rows
 
     @property
     def n_states(self):
@@ -128,11 +128,11 @@ class ChainPhase(ModelPhase):
         return Run(self.sampler.state_at(machine, rows, rng), more=more)
 
     def _first(self, machine, rng, n, X):
-        """Return the visible values of the first chains, and what the state has besides."""
+        """Return the visible values of the first chains, and any further state."""
         return some_rows(X, n) if self.at_rows else self.noise_rows(machine, rng, n), None
 
     def reviewed(self, machine, state, rng):
-        """Return the state that a batch starts from, for the machine after the last step."""
+        """Return the state from which a batch starts, for the machine after the last step."""
         return state
 
     def _chains(self, machine, state, X, rng):
@@ -179,7 +179,7 @@ class ChainPhase(ModelPhase):
         return state, data, model
 
     def _moments(self, machine, chains):
-        """Return the moments of chains, with expected hidden units or with those drawn."""
+        """Return the moments of chains, with expected or with drawn hidden units."""
         if self.gradient == "marginal":
             return self.sampler.moments(machine, chains)
         return _drawn_moments(*chains.layers)
@@ -187,9 +187,9 @@ class ChainPhase(ModelPhase):
     def _shared_phases(self, machine, state, X, rng):
         """Return the phases of block Gibbs sampling, with one product for both.
 
-        Data rows and chain rows are one block, with other weights for data and for the machine, and
-        their difference is one product too. The last draw of the hidden units is left out of the
-        run, since its conditional is what the moments are made of.
+        Data rows and chain rows are one block, with different weights for data and for the machine,
+        and their difference is a single product too. The last draw of the hidden units is not made
+        by the run, since the moments are computed from its conditional distribution.
         """
         chains = state.chains
         n, m = X.shape[0], chains.layers[0].shape[0]
@@ -209,7 +209,7 @@ class ChainPhase(ModelPhase):
         return state, data, Moments((block._replace(weight=for_model),))
 
     def _at(self, machine, state, theta, rows):
-        """Return the state, where some rows of the hidden units' parameters are the chains'."""
+        """Return the state, given parameters of hidden units; those at ``rows`` are the chains'."""
         return state
 
     def advance(self, machine, state, X, rng):
@@ -222,8 +222,8 @@ class ChainPhase(ModelPhase):
     def incomplete_phases(self, machine, state, X, observed, rng):
         """Return the phases of a batch whose missing entries are drawn, given the observed ones.
 
-        A draw in place of the expectation adds noise to the gradient, but no bias as far as the
-        sweeps have come to the distribution.
+        A draw in place of the expectation adds noise to the gradient, but no bias, as far as the
+        sweeps have reached the distribution.
         """
         X = completed(machine, X, observed, rng, COMPLETION)
         return self.phases(machine, state, X, rng)
@@ -260,9 +260,9 @@ class FollowingPhase(ChainPhase):
     """Persistent chains that are compared with each other as the machine moves."""
 
     for_ranks = False
-    one_hidden_layer = True  # or there is no formula for the free energies by which they compare
-    divergence = 0.1  # nats, of a step after which they still can
-    n_by_default = 400  # fewer may all come to be in one mode
+    one_hidden_layer = True  # else there is no formula for the free energies that they compare
+    divergence = 0.1  # nats; after a larger step chains could no longer be compared
+    n_by_default = 400  # fewer may all end up in one mode
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ class NoisePhase(ChainPhase):
 
 @dataclass(frozen=True)
 class AnnealedPhase(NoisePhase):
-    """Chains that start at noise which is annealed to the machine."""
+    """Chains that start at noise and are annealed to the machine."""
 
     start = "annealed"
 
@@ -288,11 +288,11 @@ class AnnealedPhase(NoisePhase):
         return draw_visible(noisy_base(machine, self.noise), rng, n)
 
     def chains_at(self, machine, sampler, rows, n_steps, rng):
-        """Return chains that come from rows of noise to the machine by ``n_steps`` temperatures.
+        """Return chains that move from rows of noise to the machine in ``n_steps`` temperatures.
 
         At each temperature, rows are resampled by importance weight and take one sampler step
         (sequential Monte Carlo; Neal 2001, with resampling in place of weights), so that the
-        weights of modes follow the machine and not the basins that the noise falls into.
+        weights of modes follow the machine and not the basins into which the noise falls.
         """
         base, n = noisy_base(machine, self.noise), rows.shape[0]
         more = draw_visible(base, rng, max(0, _ANNEALED - n))
@@ -315,7 +315,7 @@ class DataPhase(ChainPhase):
         return self.sampler.state_at(machine, X, rng)
 
     def _shared_phases(self, machine, state, X, rng):
-        """Return the phases, where the chains start with the hidden units of the data."""
+        """Return the phases; the chains start with the hidden units of the data."""
         theta = condition(machine, X)
         data = data_moments(machine, X, given=theta)
         hidden, rows = data.blocks[0].means[1], slice(0, X.shape[0])
@@ -333,7 +333,7 @@ def _drawn_moments(X, hidden):
 
 
 def _weights_of_phases(X, n, m):
-    """Return the weights of n rows of data and m of chains, for moments of data and of chains."""
+    """Return weights for moments of data and of chains, given n rows of data and m of chains."""
     if not is_foreign(X):
         return _numpy_weights(n, m, X.dtype)
     xp = namespace(X)
@@ -349,7 +349,7 @@ def _numpy_weights(n, m, dtype):
 
 
 def noisy_base(machine, noise):
-    """Return the independent units of the noise; without noise, the visible units' own."""
+    """Return independent units with the law of the noise; without noise, the visible units' own."""
     own = machine.thetas[0]
     if noise is None:
         return uncoupled(machine)

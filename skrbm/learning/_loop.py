@@ -18,20 +18,20 @@ from ._training import Progress
 
 
 class Monitor:
-    """Measures a model after each epoch, and decides when to stop; this base does neither.
+    """Measures a model after each epoch, and decides when to stop; this base class does neither.
 
     Attributes
     ----------
     value : float or None
-        Quantity to maximize, or None if it is not measured. It has improved if value >= best +
-        margin - noise.
+        Quantity to maximize, or None if it is not measured. It counts as an improvement if value >=
+        best + margin - noise.
     margin : float
     noise : float
-        Standard error of ``value`` less the best one.
+        Standard error of the difference between ``value`` and the best one.
     n_bad : int
         Number of epochs since the last improvement.
     n_rows : float
-        Number of rows for which quantities are measured on this rank.
+        Number of rows from which this rank measures quantities.
     kept : tuple or None
         Machine and state of the last epoch that was an improvement, or as good as the best.
     """
@@ -42,10 +42,10 @@ class Monitor:
     def __init__(self, patience=1):
         self.patience = patience
         self.best, self.n_bad, self.value, self.kept = float("-inf"), 0, None, None
-        self.scores = self.best_scores = None  # of the rows, now and where their mean was best
+        self.scores = self.best_scores = None  # of single rows, now and when their mean was best
 
     def get_state(self):
-        """Return the state of the monitor after the epochs so far, a dict."""
+        """Return the state of the monitor after the epochs so far, as a dict."""
         return {name: getattr(self, name) for name in ("best", "n_bad", "kept", "best_scores")}
 
     def set_state(self, state):
@@ -57,10 +57,10 @@ class Monitor:
         return {}
 
     def score(self, scores, weights):
-        """Take the weighted mean of scores of the validation rows as the value.
+        """Set the value to the weighted mean of scores of the validation rows.
 
         Its noise is the standard error of the difference from the best epoch, by the differences of
-        single rows: these vary less than the scores, where rows differ much from each other.
+        single rows: these vary less than the scores if rows differ much from each other.
         """
         self.value, self.noise = float(np.average(scores, weights=weights)), 0.0
         self.scores = scores
@@ -69,7 +69,7 @@ class Monitor:
             self.noise = float(np.sqrt(variance / weights.sum()))
 
     def agreed(self, machine, row):
-        """Return the row of the history that all ranks have, and take the value that they have."""
+        """Return the row of the history on which all ranks agree, and adopt their value."""
         if ranks().size == 1:
             return row
         numbers = self.value, self.noise
@@ -95,8 +95,8 @@ class Monitor:
     def chosen(self, last, ended):
         """Return which parameters are published: the last, or those that were remembered.
 
-        ``last`` are the machine and the state of the last complete epoch, and ``ended`` is why
-        training has ended, as in :class:`Trainer`; None if it has not.
+        ``last`` are the machine and the state of the last complete epoch, and ``ended`` is the
+        reason why training has ended, as in :class:`Trainer`, or None if it has not.
         """
         is_complete = ended in ("stopped", "n_iter")
         return self.kept if is_complete and self.kept is not None else last
@@ -104,7 +104,7 @@ class Monitor:
     def conclude(self, machine, state):
         """Check a machine at the end of a fit, and warn if something is wrong.
 
-        Returns a dict of floats, numbers of the last epoch that are only measured here.
+        Returns a dict of floats: numbers of the last epoch that are measured only at the end.
         """
         return {}
 
@@ -120,22 +120,22 @@ class NoTask:
         """Do nothing."""
 
     def call_on_fit_task_end(self, **kwargs):
-        """Return whether a callback says stop, which none does."""
+        """Return whether a callback asks to stop; none does."""
         return False
 
 
 _IN_NATS = ("log_likelihood", "tap_log_likelihood", "score")
-_PRINTED = 40  # rows of a fit
+_PRINTED = 40  # rows per fit
 _NOT_PRINTED = ("epoch", "time", "learning_rate", "log_likelihood_std")
 
 
 def recorder(history, verbose=None):
     """Return a function that adds rows to a history, a dict of lists, and prints them.
 
-    With ``adds=False`` it changes the last row. Quantities that were not measured are NaN.
-    ``left`` is the number of remaining epochs, None if it is unknown. ``verbose`` is the name under
-    which about 40 rows of a fit, with the latest measurements, and all notes are printed; with None
-    nothing is printed.
+    With ``adds=False`` the function changes the last row. Quantities that were not measured are
+    NaN. ``left`` is the number of remaining epochs, or None if it is unknown. ``verbose`` is the
+    name under which it prints about 40 rows of a fit, with the latest measurements, and all notes;
+    with None nothing is printed.
     """
     seconds, last = [], {}
 
@@ -143,7 +143,7 @@ def recorder(history, verbose=None):
         if verbose and note:
             print(f"[{verbose}] {note}", flush=True)
             return
-        if verbose:  # before the row is there: an interruption leaves all of it or none
+        if verbose:  # before the row is added, so that an interruption leaves all of it or none
             seconds.extend([row["time"]] if adds else [])
             last.update({k: v for k, v in row.items() if k not in _NOT_PRINTED and isfinite(v)})
             is_printed = not left or len(seconds) % (-(-(len(seconds) + left) // _PRINTED)) == 0
@@ -177,8 +177,8 @@ def _line(epoch, measured, left, seconds):
 class Trainer:
     """Runs the epochs of a fit.
 
-    However they end, the parameters of the last complete epoch are published; if an error or an
-    interruption ends the first epoch, nothing is.
+    However the epochs end, the parameters of the last complete epoch are published; if an error or
+    an interruption ends the first epoch, nothing is published.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ class Trainer:
         return self.n_iter is None or epoch < self.n_iter
 
     def _epoch(self, training, epoch):
-        """Train for an epoch; returns the numbers of it, and the machine and the state after it."""
+        """Train for an epoch; returns its numbers, and the machine and the state after it."""
         progress = 0.0 if self.n_iter is None else epoch / self.n_iter
         rate = None if self.rate is None else self.rate(progress)
         clock = time.perf_counter()
@@ -323,7 +323,7 @@ class Trainer:
         return self.monitor.agreed(found[0], row), found
 
     def _end(self, training, chosen):
-        """Publish what is chosen, if anything; idempotent."""
+        """Publish the chosen parameters, if any; may be called twice."""
         training.end()
         if chosen is not None:
             self.publish(*chosen)
@@ -331,8 +331,8 @@ class Trainer:
     def _shown(self, kept, training, n_epochs, stop=False):
         """Return a function that returns the fitted attributes, for callbacks.
 
-        Before the end of the fit they have a checkpoint: a copy of the estimator, fitted as if the
-        fit had ended here, and the progress.
+        Before the end of the fit these include a checkpoint: a copy of the estimator, fitted as if
+        the fit had ended here, and the progress.
         """
 
         def checkpoint():
