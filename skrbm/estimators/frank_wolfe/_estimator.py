@@ -35,9 +35,9 @@ from ._mixture import Mixture, machine_of, mixture_of, rounded
 from ._samples import Data, ExactModel, SampledModel
 
 _STEPS, _CHAINS = 10, 1000  # of the sampler called "gibbs"
-_TOL = 0.01  # nats of validation rows that count as an improvement
-_WIDER = 1.0  # nats by which the free-energy gap may exceed the smallest one
-_SCORED, _HELD_OUT = 256, 1000  # most rows with missing values whose likelihood is estimated
+_TOL = 0.01  # nats of validation likelihood that count as an improvement
+_WIDER = 1.0  # nats by which the free-energy gap may exceed its minimum
+_SCORED, _HELD_OUT = 256, 1000  # most training and validation rows scored if values are missing
 _COLUMNS = (
     *("n_components", "reason", "temperature", "slope", "duality_gap", "multiplicity"),
     *("score", "validation_score", "free_energy_gap", "time"),
@@ -268,7 +268,7 @@ class FrankWolfeRBM(DensityModel):
 
     @one_blas_thread
     def _grow(self, X, sample_weight, path, max_units, early_stopping, progress=None):
-        """Continue from the end of a path, or start at ``init`` if it is None."""
+        """Grow from the end of a path, or from ``init`` if it is None."""
         given, like = X, parameter_reference(X) if path is None else self.components_
         weights, X = rows_with_weight(sample_weight, X)
         rows = rows_of(X, Bernoulli(), like.dtype, weights=weights, first=path is None)
@@ -299,7 +299,7 @@ class FrankWolfeRBM(DensityModel):
         monitor = GrowthMonitor(criterion, growth, max_units, stopping.patience, margin)
 
         def record(row, adds=True, left=None, note=None):
-            if note is not None:  # the reason of the last row tells why growth ends
+            if note is not None:  # the reason in the last row says why growth ended
                 return
             path.rows.append(row)
             path.machines.append(growth.mixture)
@@ -429,23 +429,23 @@ class FrankWolfeRBM(DensityModel):
         return other
 
     def ordinary_machine(self):
-        """Return the machine with whole units, where other estimators start, as a ``Machine``.
+        """Return a ``Machine`` with whole units, from which other estimators can start.
 
-        A multiplicity m becomes floor(m) copies of the unit and one whose weights and bias are
-        multiplied by the rest, Eq. (12) of Ping et al. (2016). No log-likelihood changes by more
-        than log(2) times the sum of 1 - m % 1 over units whose m is not whole (Prop. 3.2).
+        A multiplicity m becomes floor(m) copies of the unit and one more whose weights and bias are
+        multiplied by the remainder, Eq. (12) of Ping et al. (2016). No log-likelihood changes by
+        more than log(2) times the sum of 1 - m % 1 over units whose m is not whole (Prop. 3.2).
         """
         return machine_of(rounded(mixture_of(self.machine_)), self.components_)
 
 
 class Path(NamedTuple):
-    """The steps of a growth, and the first machine and that after each step."""
+    """The steps of growth, with the first machine and that after each step."""
 
     rows: list
     machines: list
 
     def until(self, n_steps=None):
-        """Return a copy of the path of the first steps, by default all."""
+        """Return a copy of the path up to a number of steps, by default all."""
         n_steps = len(self.rows) if n_steps is None else n_steps
         return Path(self.rows[:n_steps], self.machines[: n_steps + 1])
 
@@ -454,7 +454,7 @@ class Path(NamedTuple):
 
 
 def _split(rows, fraction, generator):
-    """Return training and validation rows, drawn at random, where copies come to both sides."""
+    """Return training and validation rows, drawn at random; copies of a row may be in both."""
     counts, n = rows.counts, max(1, round(fraction * rows.total))
     if (counts == np.rint(counts)).all():
         held_out = generator.multivariate_hypergeometric(counts.astype(np.int64), n)
@@ -473,7 +473,7 @@ def _split(rows, fraction, generator):
 
 
 def _attributes(kept, like, path):
-    """Return the fitted attributes of a machine of a path, in the library of ``like``."""
+    """Return the fitted attributes for a machine of a path, in the library of ``like``."""
     return OneLayer().attributes(machine_of(kept, like)) | {
         "multiplicities_": kept.counts.copy(),
         "n_components_": len(kept.units),

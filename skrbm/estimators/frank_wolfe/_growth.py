@@ -1,9 +1,9 @@
 """Growth of a machine unit by unit: Frank-Wolfe over distributions of hidden units.
 
-Alg. 1 of Ping, Liu and Ihler (2016). A machine is a measure on atoms (:mod:`._mixture`):
-log p(v) = sum_i c_i softplus(w_i'v) + b'v - log Z with multiplicities c, whose sum is the
-temperature. A step inserts the best unit, and then trains all units together; or it moves c along a
-line, which inserts a unit, shrinks one, or changes the temperature, and refits the visible biases.
+Alg. 1 of Ping, Liu and Ihler (2016). A machine is a measure on atoms (:mod:`._mixture`): log p(v) =
+sum_i c_i softplus(w_i'v) + b'v - log Z with multiplicities c, whose sum is the temperature. A step
+either inserts the best unit and then trains all units together, or it moves c along a line, which
+inserts a unit, shrinks one, or changes the temperature, and then refits the visible biases.
 """
 
 from itertools import compress
@@ -21,15 +21,15 @@ from ._mixture import Mixture, machine_of, mixture_of
 
 _SOLVER = {"maxiter": 100, "gtol": 1e-4, "ftol": 1e-6}
 _RESTARTS = 8  # random starts of each subproblem
-_MIN_VARIANCE = 0.01  # of a visible unit, in random starts and in steps of the biases
+_MIN_VARIANCE = 0.01  # of a visible unit, for random starts and for steps of the biases
 _SMALLEST = 1e-9  # multiplicity below which a unit is removed
-_MAX_PARTS, _PART_STEPS = 50, 2  # parts of a step, and updates of the biases between them
-_ANNEAL_EVERY = 5  # steps: each new set of samples has another noise, which biases follow
-_FARTHEST = 8.0  # log-odds of a visible unit that is always 0 or 1, where annealing begins
-_BIAS_STEPS = 10  # updates of the visible biases after each insertion, each after a sweep
-_NEWTON = 0.5  # fraction of a Newton step that the first of these takes; it falls linearly
+_MAX_PARTS, _PART_STEPS = 50, 2  # most parts of a step, and updates of the biases in between
+_ANNEAL_EVERY = 5  # steps: each new set of samples has new noise, which the biases follow
+_FARTHEST = 8.0  # log-odds, at the start of annealing, of a visible unit that is constant
+_BIAS_STEPS = 10  # updates of the visible biases after an insertion, with a sweep before each
+_NEWTON = 0.5  # fraction of a Newton step in the first of these updates; it falls linearly
 _RIDGE = 0.2  # of the covariance of the visible units, as a fraction of the variances
-_EPOCHS, _UPDATES, _BATCH = 3, 200, 100  # least of each after an insertion, and rows of a batch
+_EPOCHS, _UPDATES, _BATCH = 3, 200, 100  # fewest after an insertion; rows of a batch
 _PHASE = ChainPhase(Gibbs(10), "data")  # of these epochs: CD-10, as in Sec. 4 of the paper
 _OPTIMIZER = SGD(schedule="linear")
 _STATE = ("mixture", "log_z", "n_steps", "n_insertions", "rng")
@@ -49,8 +49,8 @@ class Subproblem(NamedTuple):
     """The linear subproblem, Eq. (9) of Ping, Liu and Ihler (2016): which atom to insert.
 
     The objective, to be minimized, is minus phi(w) = mean_data softplus(w'v) - mean_model
-    softplus(w'v) - alpha / 2 ||w||², the derivative of the penalized mean log-likelihood by the
-    multiplicity of the atom w.
+    softplus(w'v) - alpha / 2 ||w||². phi is the derivative of the penalized mean log-likelihood
+    with respect to the multiplicity of the atom w.
     """
 
     data: object
@@ -65,7 +65,7 @@ class Subproblem(NamedTuple):
 
     @np.errstate(over="ignore", divide="ignore", invalid="ignore")  # infinite slopes end a search
     def solve(self, starts, **options):
-        """Return the best of the minima that the starts lead to by L-BFGS, and its value."""
+        """Return the best of the minima to which L-BFGS leads from the starts, and its value."""
 
         def of_one(atom):
             values, gradients = self(atom[None])
@@ -83,12 +83,12 @@ class Line(NamedTuple):
     kind: str
     base: Mixture
     change: np.ndarray
-    unit: int | None = None  # that is inserted or shrunk
+    unit: int | None = None  # the one that is inserted or shrunk
     low: float = 0.0
     high: float = 1.0
 
     def log_weights(self, rows):
-        """Return the change of log p(v) + log Z by a unit step, at rows."""
+        """Return the change of log p(v) + log Z of rows in a unit step."""
         moved = self.change != 0
         return rows.softplus(self.base.atoms[moved]) @ self.change[moved]
 
@@ -99,10 +99,11 @@ class Line(NamedTuple):
 
 
 def best_step(slope, change, rows, *, low=0.0, high=1.0, min_ess=0.0):
-    """Return the step in [low, high] that maximises the log-likelihood, and whether it is cut.
+    """Return the step in [low, high] that maximizes the log-likelihood, and whether it is cut.
 
-    Along a line this changes by step * slope - log E_model[exp(step * change)], which is concave.
-    It is cut where importance weights have less than ``min_ess``, their effective fraction.
+    Along a line the log-likelihood changes by step * slope - log E_model[exp(step * change)], which
+    is concave. A step is cut where the effective fraction of importance weights falls below
+    ``min_ess``.
     """
 
     def derivative(step):
@@ -127,8 +128,8 @@ def best_step(slope, change, rows, *, low=0.0, high=1.0, min_ess=0.0):
 class Growth:
     """A growing machine: the learner of a :class:`~skrbm.learning.Trainer`, by steps of Alg. 1.
 
-    ``data`` and ``held_out`` are :class:`Data`, ``rows`` the Rows that all units are trained on,
-    ``model`` a SampledModel or an ExactModel.
+    ``data`` and ``held_out`` are :class:`Data`, ``rows`` are the Rows on which all units are
+    trained, and ``model`` is a SampledModel or an ExactModel.
     """
 
     def __init__(
@@ -165,7 +166,7 @@ class Growth:
         self.samples = self.model.samples(self.mixture)
 
     def begin(self):
-        """Draw samples of the first machine, and match its visible means to those of the data."""
+        """Draw samples from the first machine, and match its visible means to those of the data."""
         self.log_z = self.model.anneal(self.mixture, self.base)
         self.data.complete(self.model, self.mixture)
         self._refit(_BIAS_STEPS)
@@ -223,13 +224,13 @@ class Growth:
     def propose(self):
         """Return (line or None, slope, duality gap).
 
-        ``slope`` is phi of the best atom w found. The duality gap is the temperature times
-        (phi(w) - E_q phi), where q is the distribution of the units, or of none.
+        ``slope`` is phi of the best atom w that was found. The duality gap is the temperature times
+        (phi(w) - E_q phi), where q is the distribution of the units; without units E_q phi is 0.
         """
         (units, counts, bias), rows, samples = self.mixture, self.data.rows, self.samples[0]
         if rows.n == 1 or bias.size == 1:
-            # Each softplus(w'v) is convex. So its mean under a distribution with the column means
-            # of one row, or of one column, is at least its mean over the data.
+            # No unit helps: softplus(w'v) is convex, so if the data are one row or one column, its
+            # mean under any distribution with their column means is at least its mean over them.
             return None, 0.0, 0.0
         atom, found = Subproblem(rows, samples, self.alpha).solve(self._starts(), **_SOLVER)
         slope, total = -found, self.total
@@ -287,9 +288,9 @@ class Growth:
     def _scaled(self, line):
         """Return the mixture with a whole unit, scaled by its best multiplicity (Eq. 12).
 
-        The smaller alpha is, the larger are the weights of the unit with the steepest derivative:
-        in full it would give most of the probability to modes that are far from the data, which
-        contrastive divergence does not see.
+        The smaller alpha is, the larger are the weights of the unit with the steepest derivative.
+        As a whole unit, it would give most of the probability to modes that are far from the data,
+        which contrastive divergence does not see.
         """
         samples, penalties = self.samples[0], line.base.penalties(self.alpha)
         worth = self.data.rows.softplus_means(line.base.atoms) - penalties
@@ -302,12 +303,12 @@ class Growth:
     # ------------------------------------------------------------------------ along a line
 
     def search(self, line):
-        """Move along a line, in parts as long as importance weights reach; whether that helped."""
+        """Move along a line, by steps that importance weights allow; return whether it moved."""
         is_whole, high, done = self.step_rule == "1/t" and line.kind == "inserted", line.high, 0.0
         if is_whole:
             high = 1.0 if self.total is None else 1.0 / (self.n_insertions + 1)
         min_ess = self.model.min_ess
-        self.samples = self.model.sweep(self.mixture)  # others than those that chose the line
+        self.samples = self.model.sweep(self.mixture)  # new ones, since the old ones chose the line
         for _ in range(_MAX_PARTS):
             slope, change, shift = self._effects(line)
             bounds = {"low": min(line.low - done, 0.0), "high": high - done}
@@ -334,7 +335,7 @@ class Growth:
     def _effects(self, line):
         """Return the effects of a unit step along a line.
 
-        These are the change of the mean log-weight of the data, penalty included; that of the
+        These are the change of the mean log-weight of the data, including the penalty; that of the
         log-weights of the evaluation samples; and what is subtracted from the biases so that the
         visible means stay constant to first order.
         """
@@ -347,19 +348,19 @@ class Growth:
         return slope, line.log_weights(evaluation) - evaluation.product(shift), shift
 
     def _factor(self, rows):
-        """Return a Cholesky factor of the covariances of rows with a ridge, for Newton steps."""
+        """Return a Cholesky factor of the covariance of rows plus a ridge, for Newton steps."""
         covariance, variance = rows.covariance(), self.data.means * (1 - self.data.means)
         variance = np.maximum(np.maximum(np.diagonal(covariance), variance), _MIN_VARIANCE)
         covariance[np.diag_indices_from(covariance)] += _RIDGE * variance
         return cho_factor(covariance, overwrite_a=True)
 
     def _follow(self, change, evaluation):
-        """Move log Z and the samples to new log-weights."""
+        """Update log Z and the samples after a change of log-weights."""
         self.log_z += float(logsumexp(change, b=evaluation.weights))
         self.model.resample(change)
 
     def _refit(self, n_steps):
-        """Match the means of the visible units, by ever shorter steps on new samples (Eq. 10)."""
+        """Match the visible means by ever shorter steps, each on new samples (Eq. 10)."""
         factor, means = None, self.data.means
         for k in range(n_steps):
             training, evaluation = self.model.sweep(self.mixture, 1)
@@ -372,9 +373,10 @@ class Growth:
 
 
 class GrowthMonitor(Monitor):
-    """When growth stops, and whether the last machine is kept.
+    """Decides when growth stops, and which machine is kept.
 
-    ``criterion`` is True for the validation score, "free_energy_gap", or False to keep each.
+    ``criterion`` is True for the validation score, "free_energy_gap", or False to keep every
+    machine.
     """
 
     def __init__(self, criterion, growth, max_units, patience, margin):
@@ -390,7 +392,7 @@ class GrowthMonitor(Monitor):
 
     def _value(self, row):
         if not self.criterion:
-            return float("inf")  # each machine is as good as those before
+            return float("inf")  # each machine is as good as the previous ones
         by_gap = self.criterion == "free_energy_gap"
         return -row["free_energy_gap"] if by_gap else row["validation_score"]
 
@@ -418,5 +420,5 @@ class GrowthMonitor(Monitor):
         return self.reason is not None
 
     def chosen(self, last, ended):
-        """Return the last machine that was better than those before, however growth ends."""
+        """Return the last machine that was better than all before it, however growth ends."""
         return self.kept

@@ -36,7 +36,7 @@ class Mixture(NamedTuple):
 
 
 def machine_of(mixture, like):
-    """Return the units of a positive multiplicity as a machine, with arrays like ``like``."""
+    """Return the units with a positive multiplicity as a machine, with arrays like ``like``."""
     positive = mixture.counts > 0
     atoms, counts, xp = mixture.atoms[positive], mixture.counts[positive], namespace(like)
 

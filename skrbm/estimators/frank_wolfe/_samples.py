@@ -1,8 +1,9 @@
 """Averages over the data, and over samples or all configurations of the model.
 
-Given the observed values, the derivative of the log-likelihood by the multiplicity of a unit is the
-mean of its softplus over the rows, with missing values distributed as the machine says, minus the
-mean under the machine. So growth learns from completed rows, which it draws before each step.
+Given the observed values, the derivative of the log-likelihood with respect to the multiplicity of
+a unit is the mean of its softplus over the rows, with missing values distributed as under the
+machine, minus its mean under the machine. So growth learns from completed rows, whose missing
+values are drawn before each step.
 """
 
 import numpy as np
@@ -41,15 +42,15 @@ _BLOCK_ELEMENTS = 2**21  # elements of a block of dense rows, which fits into a 
 _BLOCK_ROWS = 4096  # rows with missing values that are completed together
 _SPARSE_BELOW = 0.25  # density below which products with a sparse copy are faster
 _WORTH_A_COPY = 2**20  # elements from which a sparse copy pays
-_UNITS_AT_ONCE = 64  # bounds the temporary array of shape (n_rows, n_units)
+_UNITS_AT_ONCE = 64  # limits the temporary array of shape (n_rows, n_units)
 _MIN_ESS = 0.5  # smallest effective fraction of the samples under importance weights
-_SWEEPS = 2  # at each temperature of an annealing, between which
-_SPREAD = 0.33  # is the spread of log weights, in nats: 0.9 of the chains are effective
-_EXACT_STEPS = 10  # sweeps that complete rows beside exact expectations
+_SWEEPS = 2  # at each temperature of annealing
+_SPREAD = 0.33  # of log weights between temperatures, in nats: 90 % of the chains are effective
+_EXACT_STEPS = 10  # sweeps that draw missing values if expectations are exact
 
 
 class WeightedRows:
-    """Visible configurations with probabilities, 1 / n_rows by default, and averages over them."""
+    """Visible configurations with probabilities, by default 1 / n_rows, and averages over them."""
 
     def __init__(self, X, weights=None, dtype=None):
         self.n, self.dtype = X.shape[0], working_dtype(X) if dtype is None else dtype
@@ -60,7 +61,7 @@ class WeightedRows:
         self._X = X.astype(self.dtype, copy=False) if sp.issparse(X) else X
 
     def some(self, n, rng):
-        """Return up to n rows, drawn by their weights, a dense ndarray."""
+        """Return up to n rows as a dense ndarray, drawn with their weights as probabilities."""
         p = self.weights / self.weights.sum()
         index = np.sort(rng.choice(self.n, min(n, self.n), p=p))
         return to_numpy(dense_rows(self._X, from_numpy(index, self._X), self.dtype))
@@ -74,7 +75,7 @@ class WeightedRows:
         for block, weights in self._blocks(self.weights):
             fields = _fields(block, atoms)
             value, xp = softplus(fields), namespace(fields)
-            slope = weights * xp.exp(fields - value)  # the logistic function, by one exponential
+            slope = weights * xp.exp(fields - value)  # the logistic function, with one exponential
             values += to_numpy(xp.sum(weights * value, axis=0, dtype=xp.float64))
             slopes[:, :-1] += to_numpy(matmul(block.T, slope)).T
             slopes[:, -1] += to_numpy(xp.sum(slope, axis=0, dtype=xp.float64))
@@ -97,7 +98,7 @@ class WeightedRows:
         return np.concatenate(parts).astype(np.float64)
 
     def average(self, values=1.0):
-        """Return the mean of values v, of shape (n_visible,); by default the column means."""
+        """Return the mean of values * v, of shape (n_visible,); by default the column means."""
         blocks = self._blocks(self.weights * values)
         total = sum(to_numpy(matmul(block.T, part)) for block, part in blocks)
         return total[:, 0].astype(np.float64)
@@ -114,7 +115,7 @@ class WeightedRows:
         return float(hidden + self.average() @ mixture.bias - log_z)
 
     def _blocks(self, column):
-        """Yield (block of rows, its part of a column of numbers); sparse rows in one block."""
+        """Yield blocks of rows, each with its part of a column; sparse rows are one block."""
         n, is_sparse = self.n, sp.issparse(self._X)
         size = n if is_sparse else max(64, _BLOCK_ELEMENTS // self._X.shape[1])
         for start in range(0, n, size):
@@ -124,7 +125,7 @@ class WeightedRows:
 
 
 def _fields(block, atoms):
-    """Return w'v of each row of a block and each atom, in the block's library."""
+    """Return w'v for each row of a block and each atom, in the block's library."""
     W = cast(atoms.T if sp.issparse(block) else from_numpy(atoms.T, block), block.dtype)
     fields = matmul(block, W[:-1, :])
     fields += W[-1, :]
@@ -132,11 +133,11 @@ def _fields(block, atoms):
 
 
 class Data:
-    """Data of a growth, and their mean log-likelihood.
+    """The data on which a model grows, and their mean log-likelihood.
 
-    ``rows`` are WeightedRows, with missing values as of the last completion. ``means`` are those of
-    observed values, and by default those passed. The likelihood is estimated from ``n_scored`` rows
-    at most, with the same random numbers after each step.
+    ``rows`` are WeightedRows, with missing values as they were last drawn. ``means`` are those of
+    observed values; for columns without any, those that were passed. The likelihood is estimated
+    from at most ``n_scored`` rows, with the same random numbers after each step.
     """
 
     def __init__(self, rows, means, seed, n_scored):
@@ -157,9 +158,10 @@ class Data:
     def complete(self, model, mixture):
         """Draw missing values from the present machine, if there are any.
 
-        So each step raises a lower bound of the likelihood of the observed values (expectation-
-        maximisation). Chains start at samples of the machine, so that rows with few observed values
-        occupy its modes by their weights. A row is repeated if its weight is large or rows are few.
+        Each step thus raises a lower bound of the likelihood of the observed values (expectation
+        maximization). Chains start at samples of the machine, so that rows with few observed values
+        occupy its modes in the right proportions. A row is repeated if its weight is large or rows
+        are few.
         """
         if not self.has_missing:
             return
@@ -184,7 +186,7 @@ class Data:
         self.means = self.rows.average()
 
     def score(self, model, mixture, log_z):
-        """Return the mean log-likelihood, of the observed values if some are missing."""
+        """Return the mean log-likelihood, or that of the observed values if some are missing."""
         if not self.has_missing:
             return self.rows.log_likelihood(mixture, log_z)
         density = Density(machine_of(mixture, model.visible), model.visible)
@@ -194,10 +196,10 @@ class Data:
 
 
 class SampledModel:
-    """The machine's distribution by Markov chains, in two sets of ``n_chains``.
+    """The machine's distribution, represented by two sets of ``n_chains`` Markov chains.
 
-    Units and biases are fitted to the first set and evaluated on the second: fitting d biases to n
-    samples overstates the gain on those samples by up to d / (2n) nats per refit.
+    Units and biases are fitted to the first set and evaluated on the second, since fitting d biases
+    to n samples overstates the gain on those samples by up to d / (2n) nats per refit.
     """
 
     is_exact, min_ess = False, _MIN_ESS
@@ -212,7 +214,7 @@ class SampledModel:
     def anneal(self, mixture, bias):
         """Draw both sets again by annealing from independent units, and return log Z.
 
-        Persistent chains would miss a mode that a new unit makes elsewhere.
+        Persistent chains would miss a mode that a new unit creates elsewhere.
         """
         machine = machine_of(mixture, self.visible)
         start = cast(from_numpy(bias, self.visible), self.visible.dtype)
@@ -220,7 +222,7 @@ class SampledModel:
         chains = Gibbs().init(base, rng, n)
         betas = SmallSteps(_SPREAD, n_sweeps=_SWEEPS)
         found = anneal(machine, base, betas, chains.layers, rng, resample=1.0)
-        order = rng.permutation(n)  # resampling puts copies side by side; mix them over both sets
+        order = rng.permutation(n)  # resampled copies are side by side; spread them over both sets
         self.visible = namespace(self.visible).take(found.layers[0], order, axis=0)
         rise = float(log_sum_exp(found.log_weights)) - np.log(n)
         return float(independent_log_partition(base) + rise)
@@ -230,7 +232,7 @@ class SampledModel:
         return WeightedRows(self.visible[:n, :]), WeightedRows(self.visible[n:, :])
 
     def sweep(self, mixture, n_sweeps=None):
-        """Return both sets after more sweeps, by default as many as the sampler has."""
+        """Return both sets after more sweeps, by default as many as the sampler makes."""
         machine = machine_of(mixture, self.visible)
         chains = self.sampler.state_at(machine, self.visible, self.rng)
         n_sweeps = self.n_steps if n_sweeps is None else n_sweeps
@@ -240,7 +242,7 @@ class SampledModel:
     def resample(self, log_weights):
         """Resample both sets from the evaluation samples, by importance weights.
 
-        So modes gain probability without chains that cross between them.
+        In this way modes gain probability without chains that cross between them.
         """
         evaluation = self.visible[self.n_chains :, :]
         xp = namespace(evaluation)
@@ -254,7 +256,7 @@ class SampledModel:
 
 
 class ExactModel:
-    """The machine's distribution by all configurations of the visible units."""
+    """The machine's distribution over all configurations of the visible units."""
 
     is_exact, min_ess, n_steps = True, 0.0, _EXACT_STEPS
 
