@@ -11,8 +11,9 @@ thresholds pass through rows of the data; otherwise nearly all hidden units vani
 With ``--released`` the mixtures and settings are those of the code that the authors released: 1000
 rows, 256 hidden units with weights from N(0, 1 / 258), biases of 0, variances of 1, chains of 100
 steps from noise in which every step counts, draws of hidden units in the gradient, and gradient
-ascent with a rate of 0.01 that decreases to 0. In that code, chains without acceptance run at a
-temperature of 100, the size of a batch; ``--temperature 1`` samples from the model itself.
+ascent with a rate of 0.01 that decreases to 0. In that code, Langevin and Gibbs-Langevin chains
+without acceptance run at a temperature of 100, the size of a batch; ``--temperature 1`` samples
+from the model itself.
 """
 
 import argparse
