@@ -201,8 +201,8 @@ def test_columns_of_a_table_are_those_of_rows_with_weight():
     y, others = (X[:, 0] > 0).astype(int), [[1e6, 7.0]] * 5
     model = RBMClassifier(TabularRBM(3, n_iter=2), random_state=0)
     expected = model.fit(X, y).predict_proba(X)
-    weights = np.repeat([1.0, 0.0], [40, 5])
-    model.fit(np.concatenate([X, others]), np.append(y, np.ones(5, int)), sample_weight=weights)
+    weights = np.repeat([0.0, 1.0], [5, 40])
+    model.fit(np.concatenate([others, X]), np.append(np.ones(5, int), y), sample_weight=weights)
     assert_array_equal(model.predict_proba(X), expected)
 
 

@@ -332,3 +332,7 @@ def test_moments_along_the_main_directions():
     assert moment_mismatch(rows, counts, wide, weights) == pytest.approx(1.5, abs=0.3)
     near = samples + 0.4 * scales
     assert moment_mismatch(rows, counts, near, weights) is None
+    apart = samples + 1.2 * scales
+    assert moment_mismatch(rows, counts, apart, weights) == pytest.approx(1.2, abs=0.2)
+    few = rows[:10], counts[:10], apart[:10], np.full(10, 0.1)  # whose means differ by chance
+    assert moment_mismatch(*few) is None

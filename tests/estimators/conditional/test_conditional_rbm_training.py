@@ -20,15 +20,17 @@ from _conditional_rbm import (
 )
 from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from skrbm import ConditionalRBM
-from skrbm.arrays import to_numpy
-from skrbm.estimators.conditional._learner import ErrorMonitor, LabelledRows
+from skrbm.arrays import make_rng, to_numpy
+from skrbm.estimators.conditional._learner import ErrorMonitor, LabelledRows, energy_change
 from skrbm.estimators.conditional._machine import PARAMETERS
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inference import TAP, BeliefPropagation, NaiveMeanField
 from skrbm.learning import EarlyStopping
+from skrbm.machine import free_energy
 
 
 @pytest.mark.parametrize("kind", ["outputs", "binary", "label"])
@@ -105,6 +107,25 @@ def test_early_stopping_measures_rows_that_are_not_learnt():
     assert len(aside) == 30
     error = np.mean(crbm.predict(X[aside]) != Y[aside])
     assert np.isclose(error, crbm.history_["validation_error"], rtol=1e-12).any()
+
+
+def test_changes_of_free_energies_have_their_variance_given_the_features():
+    """Over draws of one output, of which targets are some."""
+    generator = np.random.default_rng(0)
+    X = generator.standard_normal((4000, 3))
+    crbm, other = (
+        ConditionalRBM.from_parameters(*(generator.standard_normal(n) for n in shapes))
+        for shapes in 2 * [[(2, 1), (1, 3), (2, 3), 1, 2]]
+    )
+    energies = [
+        np.column_stack([free_energy(m.given(X), np.full((4000, 1), v)) for v in (0.0, 1.0)])
+        for m in (crbm.machine_, other.machine_)
+    ]
+    p = expit(energies[0][:, 0] - energies[0][:, 1])
+    V = 1.0 * (generator.random((4000, 1)) < p[:, None])
+    found = energy_change(crbm.machine_, X, V, None, make_rng(0, X))(other.machine_)
+    change = np.diff(energies[1] - energies[0], axis=1)[:, 0]
+    assert np.mean(found**2) == pytest.approx(np.mean(p * (1 - p) * change**2), rel=0.1)
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.01])
