@@ -30,6 +30,7 @@ from skrbm import (
 from skrbm.inference import TAP, Gibbs
 from skrbm.inputs import Rows, ends_of_ranks
 from skrbm.learning import SGD, EarlyStopping
+from skrbm.learning._together import row_of_ranks
 from skrbm.persistence import Checkpoint, load, resume
 from skrbm.units import (
     Bernoulli,
@@ -198,6 +199,20 @@ def test_gradients_of_real_weights_are_weighted_by_ranks():
     # Data have means of 2.51 and 0.51 over 3.02, and independent units at first of 1 / 2.
     for found in on_ranks(fitted):
         assert_allclose(found, 0.1 * (np.array([2.51, 0.51]) / 3.02 - 0.5), rtol=1e-6)
+
+
+def test_measurements_of_ranks_are_means_by_their_rows():
+    """Errors of parts of the rows are independent."""
+    machine = RBM(2, n_iter=1, random_state=0).fit(data()).machine_
+
+    def measured(rank):
+        return row_of_ranks(
+            machine, {"score": 1.0 * rank}, (1.0 * rank, 0.3 + rank), 1.0 + 2 * rank
+        )
+
+    for row, (value, noise) in on_ranks(measured):
+        assert row == {"score": 0.75} and value == 0.75
+        assert noise == pytest.approx(np.hypot(0.25 * 0.3, 0.75 * 1.3))
 
 
 @pytest.mark.parametrize("estimator", [RBM(3, n_iter=1), TabularRBM(3, n_iter=1)])

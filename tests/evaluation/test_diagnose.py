@@ -12,7 +12,7 @@ from _fractional import all_rows
 from _machines import enumerable_pairs, random_machine
 from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
-from scipy.stats import linregress
+from scipy.stats import chi2, linregress
 
 from skrbm import RBM
 from skrbm.evaluation import Density, Diagnosis, diagnose
@@ -218,6 +218,14 @@ def test_moments_of_different_distributions_and_their_line():
         r = linregress(found.data, found.samples).rvalue
         assert found.correlation == pytest.approx(r) == pytest.approx(-1)
         assert order == 3 or found.error > found.limit
+
+
+def test_limits_of_moments_have_the_freedom_of_their_columns():
+    """20 independent columns: their squared errors sum to 20 on average, in units of the noise."""
+    generator = np.random.default_rng(0)
+    X, samples = generator.normal(size=(2, 1000, 20))
+    found = compared_moments(X, samples, 1, generator)
+    assert found.limit == pytest.approx(np.sqrt(2 / 1000 * chi2.isf(1e-4, 20) / 20), rel=0.05)
 
 
 def test_neighbours_by_all_distances():

@@ -9,8 +9,9 @@ from _exact import Exact
 from _machines import enumerable_pairs, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
+from skrbm.arrays import make_rng
 from skrbm.evaluation import Density
-from skrbm.evaluation._observed import Accuracy, exact_sums
+from skrbm.evaluation._observed import Accuracy, _chains, exact_sums
 from skrbm.exceptions import LikelihoodWarning
 from skrbm.inputs import Coordinates
 from skrbm.units import Categorical
@@ -84,6 +85,15 @@ def test_annealing_finds_the_sums(kinds):
     machine, X, rows = problem(kinds)
     found = annealed(machine, X[:3], OBSERVED[:3])
     assert_allclose(found, [row.log_z for row in rows[:3]], atol=0.6)
+
+
+def test_standard_errors_of_annealing():
+    """Of a row 400 times, each with chains of its own."""
+    machine, X, _ = problem(("bernoulli", "bernoulli"), strength=1.5)
+    rows, observed = np.tile(X[:1], (400, 1)), np.tile(OBSERVED[:1], (400, 1))
+    rng = make_rng(0, X)
+    values, errors = _chains(machine, machine.thetas[0], rows, observed, rng, 32, 5)
+    assert errors.mean() == pytest.approx(values.std(), rel=0.2)
 
 
 def test_a_standard_error_that_is_missed_warns():
