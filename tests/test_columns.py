@@ -35,6 +35,7 @@ from skrbm.units import (
     Gaussian,
     Poisson,
     Spin,
+    Theta,
     TruncatedGaussBernoulli,
     TruncatedGaussian,
 )
@@ -151,6 +152,18 @@ def test_steps_of_bits_beside_numbers_are_as_long_as_without_them():
     for part in visible:
         assert_array_equal(part, np.where(are_bits, 3.0, 1.0))
     assert hidden == 3.0 and len(visible) + 1 == len(standard.of(machine))
+    W, (own, _) = np.zeros((128, n)), machine.thetas
+    wide = replace(machine, thetas=(own, Theta(np.zeros(128))), weights=(W,))
+    assert standard.factors(wide, 3.0)[-1] == 2.0  # with more than 64 units only in part
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("seed", [2, 4])
+def test_fits_with_many_units_do_not_run_away(seed):
+    """Rows that are noise: with the longest steps these fits end below -1000 nats."""
+    X = np.random.default_rng(100 + seed).normal(size=(1000, 200))
+    rbm = RBM(200, visible=Gaussian(covariance="diag"), n_iter=10, random_state=seed).fit(X)
+    assert rbm.history_["log_likelihood"][-1] > -290
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.1])

@@ -36,6 +36,10 @@ LEAST_PRECISION = 0.5  # of an unbounded unit after a step, over that before it
 _MOST_GROWTH = 10.0  # factor of a precision in a step; a chain far from the data may give 300
 # Largest square of a coupling to units without bounds, as a part of what cannot be normalized.
 _FIRST_COUPLING = 0.03
+# Number of hidden units up to which bits beside numbers have the longest steps. Means of hidden
+# units fluctuate with their biases, and the offsets of centered gradients lag behind. In the fields
+# of numbers these errors add up over the units: with 200 of them some fits ran away.
+_FEW_UNITS = 64
 _POWERS = 2, 0, 1, 2  # of 1 / values that precision, spike, absolute and skew go with
 
 
@@ -443,6 +447,8 @@ class StandardParameters(NaturalParameters):
     def factors(self, machine, of_bits):
         if of_bits == 1:
             return None
+        few = min(1.0, _FEW_UNITS / max(machine.n_units[1:]))
+        of_bits = 1.0 + (of_bits - 1.0) * few
         visible, (own, *hidden) = 1.0 + (of_bits - 1.0) * self.is_bit, machine.thetas
         of_weights = [visible, *(of_bits for _ in machine.weights[1:])]
         of_own = [visible if part.ndim == 1 else 1.0 for part in own if part is not None]
