@@ -191,6 +191,15 @@ def test_longer_steps_of_bits_are_those_of_the_centered_and_penalised_gradient(a
     assert_allclose(steps[1], steps[0] * standard.factors(machine, 3.0)[0])
 
 
+@pytest.mark.parametrize("covariance", ["diag", "full"])
+def test_fits_know_which_columns_are_bits(covariance):
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(50, 2)), rng.integers(2, size=(50, 3))], axis=1)
+    unit = ColumnUnits([(Gaussian(covariance=covariance), 2), (Bernoulli(), 3)])
+    rbm = RBM(2, visible=unit, n_iter=1, random_state=0).fit(X)
+    assert_array_equal(rbm._training.recipe.parameters.is_bit, [0, 0, 1, 1, 1])
+
+
 def two_classes(n):
     """Rows of two classes, with a value of each unit of the layer "all"."""
     rng = np.random.default_rng(0)

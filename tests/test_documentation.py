@@ -61,7 +61,7 @@ def test_snippets_run(page, tmp_path):
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.stem)
 def test_tasks_are_done_better_than_without_a_machine(task):
     found = runpy.run_path(str(task))
-    assert found["ours"] > found["without"]
+    assert found["score"] > found["baseline"]
 
 
 def test_the_estimator_of_the_developers_guide_is_an_rbm():

@@ -16,7 +16,7 @@ rbm = CategoricalRBM(
 )
 rbm.set_params(handle_unknown="ignore", n_iter=20, random_state=0).fit(family)
 
-ours, without = rbm.score(new), -12 * np.log(4)  # all letters are equally frequent
+score, baseline = rbm.score(new), -12 * np.log(4)  # all letters are equally frequent
 contacts = ranked_pairs(contact_scores(effective_couplings(rbm, family), gap=0), n_pairs=4)
-print(f"{ours:.1f} nats per new sequence, {without:.1f} with independent sites")
+print(f"{score:.1f} nats per new sequence, {baseline:.1f} with independent sites")
 print(f"contacts: {contacts.tolist()}")

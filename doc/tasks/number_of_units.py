@@ -8,5 +8,5 @@ X_train, X_test = train_test_split(X, random_state=0)
 grown = FrankWolfeRBM(max_components=50, random_state=0).fit(X_train)
 print(f"{grown.n_components_} hidden units; reason to stop: {grown.stop_reason_}")
 
-ours, without = grown.score(X_test), grown.truncate(5).score(X_test)
-print(f"{ours:.1f} nats per image, {without:.1f} with the first five")
+score, baseline = grown.score(X_test), grown.truncate(5).score(X_test)
+print(f"{score:.1f} nats per image, {baseline:.1f} with the first five")
