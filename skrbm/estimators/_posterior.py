@@ -24,6 +24,7 @@ from ..evaluation._observed import exact_sums, most_units
 from ..inference import (
     CORRELATED,
     LADDER_STEPS,
+    N_CHECKED,
     N_SWEEPS,
     Gibbs,
     Tempering,
@@ -49,7 +50,6 @@ from ._log_partition import kept_with_parameters
 
 N_STEPS = 200  # of the chain of a row
 _N_STEPS_OF_SAMPLE = 100  # of Gibbs sampling
-_N_CHECKED = 100  # chains that show whether chains mix
 _SUMMED_ELEMENTS = 2**17  # of rows whose hidden units are summed over together
 _IMPUTE_SWEEPS, _IMPUTE_DAMPING = 1000, 0.2
 
@@ -90,7 +90,7 @@ def _method_that_mixes(model):
 
     def correlation():
         rng = make_rng(model._evaluation_seed, machine.weights[0])
-        n = min(_N_CHECKED, most_rows(machine.n_units[0]))
+        n = min(N_CHECKED, most_rows(machine.n_units[0]))
         return chain_autocorrelation(machine, dense(some_rows(model.starts_, n)), rng)
 
     found = kept_with_parameters(model, "autocorrelation", correlation)

@@ -10,6 +10,7 @@ from ..inference import (
     CORRELATED,
     FIXED_POINTS,
     LADDER_STEPS,
+    N_CHECKED,
     SMC,
     FixedPoint,
     Gibbs,
@@ -28,7 +29,6 @@ from ._density import density_of, in_float64
 from ._solutions import find_solutions
 
 _ANNEALERS = {"ais": AIS(), "smc": SMC()}
-_N_CHECKED = 100  # chains that show whether chains mix
 _N_SAMPLES = 200  # fewest of a ladder: few starts would not have the right shares of modes
 
 
@@ -153,7 +153,7 @@ def _of_all_modes(density, rows, rng):
     """Return rows where chains start, or if chains do not mix samples of a ladder, 200 or more."""
     machine, ladder = density.machine, density.ladder
     if ladder is None:
-        few = dense(some_rows(rows, _N_CHECKED))
+        few = dense(some_rows(rows, N_CHECKED))
         if not is_small(machine) or chain_autocorrelation(machine, few, rng) <= CORRELATED:
             return rows
     sampler = Tempering().on(machine, rng, ladder, density.independent_units(rows))

@@ -44,6 +44,7 @@ from ._mean_field import TAP, NaiveMeanField
 from ._mixing import (
     CORRELATED,
     LADDER_STEPS,
+    N_CHECKED,
     N_SWEEPS,
     by_rungs,
     chain_autocorrelation,

@@ -13,7 +13,7 @@ from ._sampler import autocorrelation_between, draw_visible, sample
 N_SWEEPS = 50  # over which the autocorrelation of chains is measured
 CORRELATED = 0.8  # autocorrelation over these above which they do not mix
 LADDER_STEPS = 40  # of chains from samples of a ladder, which depend little on where they start
-_N_CHAINS = 100  # from each kind of independent units
+N_CHECKED = 100  # chains that show whether chains mix, from each kind of starts
 _MOST_WEIGHTS = 2**15  # of a machine for which a ladder is built if they do not mix
 _MOST_ELEMENTS = 2**24  # of the visible values of all rungs that are sampled together
 
@@ -32,7 +32,7 @@ def chain_autocorrelation(machine, starts, rng):
     sampler, rows = Gibbs(), [starts]
     if is_small(machine):
         bases = (uncoupled(machine, theta) for theta in own_bases(machine))
-        rows += [draw_visible(base, rng, _N_CHAINS) for base in bases]
+        rows += [draw_visible(base, rng, N_CHECKED) for base in bases]
     rows = namespace(starts).concat(rows, axis=0)
     begin = sample(sampler, machine, sampler.state_at(machine, rows, rng), rng, N_SWEEPS)
     end = to_numpy(sample(sampler, machine, begin, rng, N_SWEEPS).layers[0])

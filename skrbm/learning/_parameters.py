@@ -168,7 +168,7 @@ class NaturalParameters:
     def factors(self, machine, of_bits):
         """Return factors on the length of steps for a :class:`Gradient`, given that of bits.
 
-        None is 1: that of bits is for those beside columns that are standardized.
+        None means that all are 1, as they are if no column is standardized.
         """
         return None
 
