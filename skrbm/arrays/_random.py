@@ -81,6 +81,10 @@ class Rng:
         """Return a random order of ``range(n)``, an index array of the same library."""
         return from_numpy(self.order(n), self._reference)
 
+    def choice(self, high: int, n: int) -> Array:
+        """Return ``n`` random integers of ``range(high)``, without repeats if there are enough."""
+        return self.permutation(high)[:n] if n <= high else self.integers(high, n)
+
     def integers(self, high: int, size: Shape | int) -> Array:
         """Draw ``size`` integers from ``range(high)``, an index array of the same library."""
         return from_numpy(self._generator.integers(high, size=size), self._reference)
@@ -133,6 +137,9 @@ class CommonRng:
 
     def _tiled(self, x: Array) -> Array:
         return namespace(x).tile(x, (self._n, *(1 for _ in x.shape[1:])))
+
+    def choice(self, high: int, n: int) -> Array:
+        return self._tiled(self._rng.choice(high, n // self._n))
 
     def uniform(self, shape: Shape) -> Array:
         return self._tiled(self._rng.uniform(self._shape(shape)))

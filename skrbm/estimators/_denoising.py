@@ -21,13 +21,14 @@ from ..arrays import (
     namespace,
     row_blocks,
 )
-from ..inference import clamped_mean, solve
+from ..evaluation._observed import hidden_bits, means_given_noisy_bits, most_units
+from ..inference import by_rungs, mean_of_chains, solve
 from ..inputs import check_held, check_rows
 from ..units import Theta
 from ._encoded import blocks_of, decoded
+from ._posterior import N_STEPS, sampler_given
 
 _N_SWEEPS, _DAMPING = 300, 0.7
-_N_STEPS = 200  # of the chain of a row
 
 
 @dataclass(frozen=True)
@@ -133,10 +134,8 @@ def denoised(model, Y, noise, *, prior_mean, n_starts, n_steps, return_std, rand
         Y = cast(namespace(Y).asarray(Y, copy=True), machine.dtype)
         if noise.amount == 0:
             return Y, namespace(Y).zeros_like(Y)
-        if method is None:  # Gibbs chains that start at Y
-            posterior = machine.tilted(0, *noise.evidence(unit, Y))
-            free = namespace(Y).zeros_like(Y) > 0
-            mean = clamped_mean(posterior, Y, free, rng, n_steps or _N_STEPS)
+        if method is None:
+            mean = _sampled(model, Y, noise, n_steps or N_STEPS, rng)
             return mean, mean - mean * mean
         blocks = [
             _solved(machine, prior, noise.evidence(unit, rows), method, n_steps, n_starts, rng)
@@ -174,6 +173,27 @@ def _prior(model, machine, mean, noise):
     xp = namespace(mean)
     with np.errstate(divide="ignore"):  # a unit that is always off stays off
         return Theta(xp.log(mean) - xp.log1p(-mean))
+
+
+def _sampled(model, Y, noise, n_steps, rng):
+    """Return posterior means by chains that start at Y, or of bits by sums over few hidden values.
+
+    These need two products with all hidden values, where other sums need one.
+    """
+    machine = model.machine_
+    if isinstance(noise, BitFlips):
+        double = machine.astype(namespace(Y).float64)
+        if hidden_bits(double) <= most_units(double, n_steps) - 1:
+            field = noise.evidence(machine.units[0], 1.0)[0]
+            return cast(means_given_noisy_bits(double, cast(Y, double.dtype), field), Y.dtype)
+    sampler = sampler_given(model, "auto", rng)
+
+    def means(rows):
+        evidence = noise.evidence(machine.units[0], rows)
+        posterior, own = machine.tilted(0, *evidence), sampler.tilted(*evidence)
+        return mean_of_chains(posterior, own.state_at(posterior, rows, rng), rng, n_steps, own)
+
+    return by_rungs(means, sampler, machine, Y)
 
 
 def _solved(machine, prior, evidence, method, n_steps, n_starts, rng):

@@ -340,7 +340,9 @@ class DensityModel(
         method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
             Block Gibbs sampling, or :class:`skrbm.inference.Tempering` along the ladder of the fit
             or one built by annealing. "auto" is "tempering" after a fit with ``start="tempered"``,
-            and in models of at most 32,768 weights whose chains do not mix; otherwise "gibbs".
+            and in models of at most 32,768 weights whose chains do not mix; otherwise "gibbs". Of
+            the rows of ``given``, "auto" draws those exactly for which sums over the hidden or the
+            missing units take no longer than a Gibbs chain.
         random_state : int, RandomState instance or None, default=None
 
         Returns
@@ -351,7 +353,8 @@ class DensityModel(
         Warns
         -----
         ConvergenceWarning
-            If ``method`` is "auto" and the chains of a larger model do not mix.
+            If ``method`` is "auto" and the chains of a larger model do not mix. This is not checked
+            with ``given``.
         """
         machine = self.machine_
         check_count("n_samples", n_samples, 1)
@@ -388,9 +391,10 @@ class DensityModel(
             averaged; if ``inference`` is a fixed point, its maximum number of sweeps, by default
             1000.
         method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
-            Kind of chains, as in :meth:`sample`. "auto" solves the equations if ``inference`` is a
-            fixed point, and otherwise sums exactly over the hidden or the missing units of a row if
-            that takes no longer than running its chain. Draws are always made by chains.
+            Kind of chains, as in :meth:`sample`. For means, "auto" solves the equations if
+            ``inference`` is a fixed point. Otherwise it sums exactly over the hidden or the missing
+            units of a row if that takes no longer than a Gibbs chain. Draws are exact in the same
+            rows.
         random_state : int, RandomState instance or None, default=None
             Determines the chains.
 
@@ -448,7 +452,9 @@ class DensityModel(
 
         The model serves as the prior (Sec. VII.4 of Tramel et al. 2018). If ``inference`` is a
         fixed point, its equations are solved starting from the pointwise estimate, the posterior
-        means of independent units; if it is a sampler, Gibbs chains start at Y.
+        means of independent units. If it is a sampler, means of bits are exact if sums over the
+        hidden units take no longer than Gibbs chains; otherwise chains start at Y, which are
+        tempered if :meth:`sample` tempers its chains.
 
         Read more in the :ref:`User Guide <denoising>`.
 

@@ -401,9 +401,9 @@ class GaussianBernoulliRBM(BaseRBM):
             standard deviation ``noise_scale_``, which after a fit with ``start="annealed"`` is
             first annealed over ``n_steps`` temperatures.
         given : array-like of shape (n_given, n_features), default=None
-            Observed values, and NaN for those to be drawn, by block Gibbs sampling or along the
-            ladder; ``n_samples`` and ``return_steps`` are ignored. Files, datasets and batches are
-            processed in blocks (:ref:`large_data`).
+            Observed values, and NaN for those to be drawn, as by ``method="auto"`` of
+            :meth:`RBM.sample`; ``n_samples`` and ``return_steps`` are ignored. Files, datasets and
+            batches are processed in blocks (:ref:`large_data`).
         return_steps : array-like of int, default=None
             Steps after which the visible values are also returned; 0 is before any annealing.
         random_state : int, RandomState instance or None, default=None

@@ -3,6 +3,7 @@
 import itertools
 import warnings
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +21,7 @@ from ..arrays import (
     seed_sequence,
     take_rows,
 )
-from ..evaluation._observed import exact_sums, most_units
+from ..evaluation._observed import exact_draws, exact_sums, most_units
 from ..inference import (
     CORRELATED,
     LADDER_STEPS,
@@ -78,22 +79,11 @@ def chains_of(model, method, n_steps, rng, is_free=False):
 
 
 def _method_that_mixes(model):
-    """Return "gibbs", or "tempering" for a small machine whose chains do not mix.
-
-    Chains do not mix if their autocorrelation over 50 sweeps is high along one of the main
-    directions in which they differ. In a small machine, chains also start at independent units, to
-    find other modes.
-    """
+    """Return "gibbs", or "tempering" for a small machine whose chains do not mix."""
     machine = model.machine_
     if len(machine.units) > 2 or not machine.weights[0].shape[0]:
         return "gibbs"
-
-    def correlation():
-        rng = make_rng(model._evaluation_seed, machine.weights[0])
-        n = min(N_CHECKED, most_rows(machine.n_units[0]))
-        return chain_autocorrelation(machine, dense(some_rows(model.starts_, n)), rng)
-
-    found = kept_with_parameters(model, "autocorrelation", correlation)
+    found = _autocorrelation(model)
     if found <= CORRELATED:
         return "gibbs"
     if is_small(machine):
@@ -105,6 +95,33 @@ def _method_that_mixes(model):
         stacklevel=4,
     )
     return "gibbs"
+
+
+def _autocorrelation(model):
+    """Return the autocorrelation of chains over 50 sweeps; they do not mix if it is high.
+
+    It is the largest along the main directions in which they differ. In a small machine, chains
+    also start at independent units, to find other modes.
+    """
+    machine = model.machine_
+
+    def correlation():
+        rng = make_rng(model._evaluation_seed, machine.weights[0])
+        n = min(N_CHECKED, most_rows(machine.n_units[0]))
+        return chain_autocorrelation(machine, dense(some_rows(model.starts_, n)), rng)
+
+    return kept_with_parameters(model, "autocorrelation", correlation)
+
+
+def sampler_given(model, method, rng):
+    """Return the sampler of rows of which something is known.
+
+    "auto" is tempering after a fit with a ladder, and in a small machine whose chains do not mix.
+    In a larger one the check would take much longer than the chains of a few rows.
+    """
+    if method == "auto" and not hasattr(model, "ladder_") and is_small(model.machine_):
+        method = "gibbs" if _autocorrelation(model) <= CORRELATED else "tempering"
+    return _sampler_of(model, method, rng)
 
 
 def _sampler_of(model, method, rng):
@@ -148,7 +165,10 @@ def _split_missing(model, X):
 
 @by_blocks
 def drawn_given(model, X, *, init, n_steps, random_state, method="auto"):
-    """Return X with draws in place of NaN, given the observed values of each row."""
+    """Return X with draws in place of NaN, given the observed values of each row.
+
+    With "auto" they are exact where that takes no longer than ``n_steps`` sweeps of chains.
+    """
     if init is not None:
         raise ValueError(
             "init and given cannot both be passed: with given, chains start at its rows"
@@ -160,13 +180,27 @@ def drawn_given(model, X, *, init, n_steps, random_state, method="auto"):
     n_steps = _N_STEPS_OF_SAMPLE if n_steps is None else n_steps
     check_count("n_steps", n_steps, 1)
     machine, blocks = model.machine_, _split_missing(model, X)
-    rng = make_rng(random_state, machine.weights[0])
-    sampler = _sampler_of(model, method, rng)
+    seed = seed_sequence(random_state)
+    rng = make_rng(seed, machine.weights[0])
+    sampler = cache(lambda: sampler_given(model, method, rng))
 
-    def draws(X, observed):
-        return completed(machine, X, observed, rng, n_steps, sampler)
+    def by_chains(X, observed):
+        def draws(X, observed):
+            return completed(machine, X, observed, rng, n_steps, sampler())
 
-    drawn = (by_rungs(draws, sampler, machine, *block) for block in blocks)
+        return by_rungs(draws, sampler(), machine, X, observed)
+
+    if method == "auto" and len(machine.units) == 2:
+        double = machine.astype(namespace(machine.weights[0]).float64)
+        most, own = most_units(double, n_steps), make_rng(seed.spawn(1)[0], double.weights[0])
+
+        def of_holes(X, observed):
+            drawn, exact = exact_draws(double, cast(X, double.dtype), observed, own, most)
+            return _with_estimates(drawn, exact, X, observed, by_chains)
+
+        drawn = (_by_holes(of_holes, *block) for block in blocks)
+    else:
+        drawn = itertools.starmap(by_chains, blocks)
     return decoded(model, drawn, X, drawn=True, completes=True)
 
 
@@ -188,32 +222,44 @@ def imputed(model, X, method, n_steps, random_state):
             return cast(solution.state.means[0], X.dtype)
 
         return itertools.starmap(solved, blocks)
-    seed = seed_sequence(random_state)
-    rng = make_rng(seed, machine.weights[0])
-    sampler = _sampler_of(model, method, rng)
+    by_chains = _means_by_chains(model, method, n_steps, seed_sequence(random_state))
+    if not is_auto:
+        return itertools.starmap(by_chains, blocks)
 
-    def sampled(X, observed):
-        if sampler.has_rungs:
-            return tempered_mean(machine, X, observed, rng, n_steps, sampler)
-        # a row has the same chain whatever the other rows are
-        own = CommonRng(make_rng(seed, machine.weights[0]), X.shape[0])
-        return clamped_mean(machine, X, observed, own, n_steps)
+    def of_holes(X, observed):
+        return _exact_means(machine, X, observed, 0, by_chains)
+
+    return (_by_holes(of_holes, *block) for block in blocks)
+
+
+def _means_by_chains(model, method, n_steps, seed, layer=0):
+    """Return a function of rows and what is observed that returns means of a layer by chains.
+
+    A row has the same chain whatever the other rows are.
+    """
+    machine = model.machine_
+    sampler = cache(lambda: sampler_given(model, method, make_rng(seed, machine.weights[0])))
 
     def means(X, observed):
-        if not is_auto:
-            return sampled(X, observed)
-        size = block_rows(X.shape[1], _SUMMED_ELEMENTS)
-        parts = []
-        for rows, seen in zip(row_blocks(X, size), row_blocks(observed, size), strict=True):
-            _, holes = rows_with_holes(seen)
-            if len(holes):
-                own, known = take_rows(rows, holes), take_rows(seen, holes)
-                found = cast(_exact_means(machine, own, known, 0, sampled), X.dtype)
-                rows = with_rows(rows, holes, namespace(X).where(known, own, found))
-            parts.append(rows)
-        return namespace(X).concat(parts, axis=0)
+        rng = CommonRng(make_rng(seed, machine.weights[0]), X.shape[0])
+        if sampler().has_rungs:
+            return tempered_mean(machine, X, observed, rng, n_steps, sampler(), layer)
+        return clamped_mean(machine, X, observed, rng, n_steps, layer)
 
-    return (by_rungs(means, sampler, machine, *block) for block in blocks)
+    return lambda *rows: by_rungs(means, sampler(), machine, *rows)
+
+
+def _by_holes(function, X, observed):
+    """Return X with ``function(rows, observed)`` in rows with missing values, few at a time."""
+    size, parts = block_rows(X.shape[1], _SUMMED_ELEMENTS), []
+    for rows, seen in zip(row_blocks(X, size), row_blocks(observed, size), strict=True):
+        _, holes = rows_with_holes(seen)
+        if len(holes):
+            own, known = take_rows(rows, holes), take_rows(seen, holes)
+            found = cast(function(own, known), X.dtype)
+            rows = with_rows(rows, holes, namespace(X).where(known, own, found))
+        parts.append(rows)
+    return namespace(X).concat(parts, axis=0)
 
 
 def _exact_means(machine, X, observed, layer, estimate):
@@ -221,25 +267,30 @@ def _exact_means(machine, X, observed, layer, estimate):
     double = machine.astype(namespace(X).float64)
     most = most_units(double, N_STEPS)
     _, means, exact = exact_sums(double, cast(X, double.dtype), observed, most, layer)
+    return _with_estimates(means, exact, X, observed, estimate)
+
+
+def _with_estimates(found, exact, X, observed, estimate):
+    """Return rows that were found exactly, with estimates in place of the others."""
     left = np.flatnonzero(~exact)
-    if left.size:
-        found = estimate(take_rows(X, left), take_rows(observed, left))
-        means = with_rows(means, left, cast(found, means.dtype))
-    return means
+    if not left.size:
+        return found
+    estimates = estimate(take_rows(X, left), take_rows(observed, left))
+    return with_rows(found, left, cast(estimates, found.dtype))
 
 
 def hidden_means(model, X):
-    """Return E[h | the observed values]: exactly, by the model's equations or by Gibbs chains."""
+    """Return E[h | the observed values]: exactly, by the model's equations or by chains."""
     machine, method = model.machine_, model._own_fixed_point()
     filling, parts = machine.units[0].mean(machine.thetas[0]), []
 
-    def estimate(X, observed):
-        if method is not None:
-            solved = _clamped_solution(method, machine, X, observed, _IMPUTE_SWEEPS)
-            return solved.state.means[1]
-        rng = CommonRng(make_rng(model._evaluation_seed, machine.weights[0]), X.shape[0])
-        return clamped_mean(machine, X, observed, rng, N_STEPS, layer=1)
+    def solved(X, observed):
+        solution = _clamped_solution(method, machine, X, observed, _IMPUTE_SWEEPS)
+        return solution.state.means[1]
 
+    estimate = solved
+    if method is None:
+        estimate = _means_by_chains(model, "auto", N_STEPS, model._evaluation_seed, layer=1)
     for rows in row_blocks(X):
         rows, observed = split_missing(dense(rows), filling)
         found = machine.units[1].mean(condition(machine, rows))

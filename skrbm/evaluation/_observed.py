@@ -14,6 +14,7 @@ import numpy as np
 from ..arrays import (
     CommonRng,
     cast,
+    cumulative_sum,
     from_numpy,
     like,
     log_sum_exp,
@@ -93,17 +94,10 @@ def exact_sums(machine, X, observed, max_units=MAX_UNITS, layer=None):
     exact : ndarray of shape (n_rows,), bool
         Rows that were summed.
     """
-    xp, (unit, hidden) = namespace(X), machine.units
-    known = xp.where(observed, X, xp.zeros_like(X))
-    own = unit.log_weight(machine.thetas[0], known)
-    field = input_field(machine, 1, (known, None))
-    n_missing, n_hidden = _n_missing(unit, observed), float("inf")
-    if hidden.is_discrete:
-        n_hidden = math.log2(hidden.n_configurations(machine.n_units[1]))
-    few = n_missing <= min(max_units, _MAX_MISSING)
-    shared = (n_hidden <= max_units) & (~few | (n_hidden <= n_missing))
+    unit = machine.units[0]
+    xp, known, own, field = _known_parts(machine, X, observed)
+    together, single, exact = _summable(machine, observed, max_units)
     total, found = xp.zeros_like(own), xp.zeros_like(X if layer == 0 else field)
-    together, single = np.flatnonzero(shared), np.flatnonzero(few & ~shared)
     sums = []
     if together.size:
         rows = [take_rows(part, together) for part in (own, field, known, observed)]
@@ -118,7 +112,57 @@ def exact_sums(machine, X, observed, max_units=MAX_UNITS, layer=None):
         total = replaced(total, index, xp.concat([log_weights for _, (log_weights, _) in sums]))
         if layer is not None:
             found = with_rows(found, index, xp.concat([means for _, (_, means) in sums], axis=0))
-    return total, None if layer is None else found, few | shared
+    return total, None if layer is None else found, exact
+
+
+def hidden_bits(machine):
+    """Return log2 of the number of all hidden values, infinity if they are real numbers."""
+    hidden = machine.units[1]
+    if not hidden.is_discrete:
+        return math.inf
+    return math.log2(hidden.n_configurations(machine.n_units[1]))
+
+
+def exact_draws(machine, X, observed, rng, max_units=MAX_UNITS):
+    """Draw missing values exactly, in rows where :func:`exact_sums` is cheap.
+
+    Returns
+    -------
+    drawn : array of shape (n_rows, n_visible)
+        Undefined in other rows.
+    exact : ndarray of shape (n_rows,), bool
+        Rows whose missing values were drawn.
+    """
+    xp, known, own, field = _known_parts(machine, X, observed)
+    together, single, exact = _summable(machine, observed, max_units)
+    if together.size:
+        rows = [take_rows(part, together) for part in (own, field, known, observed)]
+        h = _drawn(_by_hidden(machine, *rows, 1), rng)
+        rest = clamped(machine, *rows[2:])
+        drawn = rest.units[0].sample(conditional(rest, 0, (None, h)), rng)
+        X = with_rows(X, together, cast(drawn, X.dtype))
+    if single.size:
+        blocks = (_by_missing(machine, i, own, field, observed, 0) for i in single)
+        drawn = xp.concat([_drawn(block, rng) for block in blocks], axis=0)
+        seen = take_rows(observed, single)
+        X = with_rows(X, single, xp.where(seen, take_rows(X, single), cast(drawn, X.dtype)))
+    return X, exact
+
+
+def _known_parts(machine, X, observed):
+    """Return the namespace, X with zeros where missing, its log weights and its input fields."""
+    xp = namespace(X)
+    known = xp.where(observed, X, xp.zeros_like(X))
+    log_weights = machine.units[0].log_weight(machine.thetas[0], known)
+    return xp, known, log_weights, input_field(machine, 1, (known, None))
+
+
+def _summable(machine, observed, max_units):
+    """Return rows to sum over the hidden units, and others over the missing ones; and a mask."""
+    n_missing, n_hidden = _n_missing(machine.units[0], observed), hidden_bits(machine)
+    few = n_missing <= min(max_units, _MAX_MISSING)
+    shared = (n_hidden <= max_units) & (~few | (n_hidden <= n_missing))
+    return np.flatnonzero(shared), np.flatnonzero(few & ~shared), few | shared
 
 
 def _n_missing(unit, observed):
@@ -135,17 +179,12 @@ def _n_missing(unit, observed):
 
 def _by_hidden(machine, own, field, known, observed, layer):
     """Yield log weights of all hidden values in each row, and the means of a layer given these."""
-    xp, (unit, hidden) = namespace(own), machine.units
+    xp, unit = namespace(own), machine.units[0]
     free = None if unit.is_joint else cast(~by_site(unit, observed), machine.dtype)
     if unit.is_joint:
         weights = input_field(machine, 0, (None, xp.eye(machine.n_units[1], **like(field))))
         integrals = held(unit, known, observed).log_partitions(machine.thetas[0], weights)
-    n, n_hidden = hidden.n_configurations(machine.n_units[1]), machine.n_units[1]
-    size = max(1, _ELEMENTS // max(own.shape[0], *machine.n_units))
-    for start in range(0, n, size):
-        numbers = np.arange(start, min(start + size, n))
-        h = from_numpy(hidden.configurations(n_hidden, numbers), own)
-        shared = hidden.log_weight(machine.thetas[1], h)
+    for h, shared in _hidden_values(machine, own):
         if not unit.is_joint:
             local = unit.log_partition(conditional(machine, 0, (None, h)))
             total = field @ h.T + free @ xp.permute_dims(local, (1, 0))
@@ -155,6 +194,34 @@ def _by_hidden(machine, own, field, known, observed, layer):
         if layer == 0 and unit.is_joint:
             values = xp.concat([values, h], axis=1)  # for _joint_means
         yield total + shared[None, :] + own[:, None], values
+
+
+def _hidden_values(machine, rows):
+    """Yield blocks of all hidden values and their log weights, for sums over them in each row."""
+    hidden, n_hidden = machine.units[1], machine.n_units[1]
+    n, size = hidden.n_configurations(n_hidden), max(rows.shape[0], *machine.n_units)
+    for start in range(0, n, max(1, _ELEMENTS // size)):
+        numbers = np.arange(start, min(start + max(1, _ELEMENTS // size), n))
+        h = from_numpy(hidden.configurations(n_hidden, numbers), rows)
+        yield h, hidden.log_weight(machine.thetas[1], h)
+
+
+def means_given_noisy_bits(machine, Y, field):
+    """Return means of binary visible units given noisy ones, by sums over all hidden values.
+
+    The posterior of each unit has the ``field`` where its noisy value is 1, else minus that.
+    """
+    xp, unit, n = namespace(Y), machine.units[0], Y.shape[1]
+
+    def blocks():
+        for h, shared in _hidden_values(machine, Y):
+            thetas = [conditional(machine.tilted(0, y), 0, (None, h)) for y in (field, -field)]
+            on, off = (unit.log_partition(theta) for theta in thetas)
+            total = Y @ (on - off).T + xp.sum(off, axis=1) + shared
+            yield total, xp.concat([unit.mean(theta) for theta in thetas], axis=1)
+
+    _, means = _summed(blocks(), 0)
+    return xp.where(Y > 0, means[:, :n], means[:, n:])
 
 
 def _joint_means(machine, known, observed, means):
@@ -208,6 +275,27 @@ def _summed(blocks, layer):
             more = xp.exp(log_weights - total[:, None]) @ values
             means = more if old is None else xp.exp(old - total)[:, None] * means + more
     return total, means
+
+
+def _drawn(blocks, rng):
+    """Return one of all values for each row, drawn by its weight.
+
+    From each block one value is drawn, which replaces that of the blocks before with the
+    probability of its block among all so far.
+    """
+    total = drawn = None
+    for log_weights, values in blocks:
+        xp = namespace(log_weights)
+        largest = xp.max(log_weights, axis=1)
+        edges = cumulative_sum(xp.exp(log_weights - largest[:, None]))
+        part = largest + xp.log(edges[:, -1])
+        u = cast(rng.uniform((2, part.shape[0])), part.dtype)
+        passed = edges[:, :-1] <= (u[0, :] * edges[:, -1])[:, None]
+        new = take_rows(values, xp.sum(cast(passed, xp.int64), axis=1))
+        total = part if total is None else xp.logaddexp(total, part)
+        replaces = (u[1, :] < xp.exp(part - total))[:, None]
+        drawn = new if drawn is None else xp.where(replaces, new, drawn)
+    return drawn
 
 
 def annealed(machine, base, X, observed, seed, accuracy):

@@ -15,6 +15,7 @@ from ._clamped import (
     clamped,
     clamped_mean,
     completed,
+    mean_of_chains,
     rows_with_holes,
     tempered_mean,
     with_rows,

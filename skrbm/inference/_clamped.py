@@ -39,13 +39,15 @@ def with_rows(X, index, rows):
 
 
 def completed(machine, X, observed, rng, n_steps, sampler=_GIBBS):
-    """Return X with missing values drawn given the observed ones, by chains that start at X."""
+    """Return X with missing values drawn given the observed ones, by chains of a sampler.
+
+    They start at X, or with a ladder at its samples.
+    """
     _, holes = rows_with_holes(observed)
     if not len(holes) or not n_steps:
         return X
     start, observed = take_rows(X, holes), take_rows(observed, holes)
-    held, sampler = clamped(machine, start, observed), sampler.given(start, observed)
-    state = sampler.state_at(held, start, rng)
+    held, sampler, state = _chains_given(machine, start, observed, rng, sampler)
     if samples_exactly(machine) and not sampler.has_rungs:
         return with_rows(X, holes, last_visible(sampler, held, state, rng, n_steps))
     return with_rows(X, holes, sample(sampler, held, state, rng, n_steps).layers[0])
@@ -78,22 +80,38 @@ def clamped_mean(machine, X, observed, rng, n_steps, layer=0):
     return total / n_kept if layer else namespace(X).where(observed, X, total / n_kept)
 
 
-def tempered_mean(machine, X, observed, rng, n_steps, sampler):
-    """Return what :func:`clamped_mean` returns for the visible units, but by tempering.
+def tempered_mean(machine, X, observed, rng, n_steps, sampler, layer=0):
+    """Return what :func:`clamped_mean` returns, but by tempering.
 
     These chains reach modes that chains of Gibbs sampling do not reach.
     """
-    exact, total, n_kept = samples_exactly(machine), 0.0, 0
+    held, sampler, state = _chains_given(machine, X, observed, rng, sampler)
+    means = mean_of_chains(held, state, rng, n_steps, sampler, layer)
+    return means if layer else namespace(X).where(observed, X, means)
+
+
+def _chains_given(machine, X, observed, rng, sampler):
+    """Return the machine given the observed values of X, a sampler of it, and its chains."""
     held, sampler = clamped(machine, X, observed), sampler.given(X, observed)
+    if sampler.has_samples:  # of all modes, while X may draw all chains to the same one
+        X = held.units[0].with_known(sampler.rungs.last(X.shape[0], rng))
+    return held, sampler, sampler.state_at(held, X, rng)
+
+
+def mean_of_chains(machine, state, rng, n_steps, sampler, layer=0):
+    """Return the means of a layer over the second half of ``n_steps`` sweeps of a sampler."""
+    exact, total, n_kept = samples_exactly(machine), 0.0, 0
 
     def keep(step, state, info):
         nonlocal total, n_kept
         if 2 * (step - 1) < n_steps - 1:
             return
-        visible = state.layers[0]
-        if exact:  # else the hidden values are not draws from the machine
-            visible = machine.units[0].mean(conditional(machine, 0, state.layers))
-        total, n_kept = total + visible, n_kept + 1
+        mean = state.layers[0]
+        if layer == 1:
+            mean = machine.units[1].mean(condition(machine, mean))
+        elif exact:  # else the hidden values are not draws from the machine
+            mean = machine.units[0].mean(conditional(machine, 0, state.layers))
+        total, n_kept = total + mean, n_kept + 1
 
-    sample(sampler, held, sampler.state_at(held, X, rng), rng, n_steps, callback=keep)
-    return namespace(X).where(observed, X, total / n_kept)
+    sample(sampler, machine, state, rng, n_steps, callback=keep)
+    return total / n_kept

@@ -103,6 +103,13 @@ class Ladder:
         """
         return replace(self, machines=tuple(clamped(m, X, observed) for m in self.machines))
 
+    def tilted(self, field, precision=None):
+        """Return the ladder with the visible units of all machines tilted, each row by its own.
+
+        The samples are still those of the free machines.
+        """
+        return replace(self, machines=tuple(m.tilted(0, field, precision) for m in self.machines))
+
     def move(self, k, n, rng):
         """Sweep about ``n`` samples of rung ``k`` in place, after proposals from the rung below.
 
@@ -135,9 +142,7 @@ class Ladder:
 
 def _some(rows, n, rng):
     """Return ``n`` random rows, without repeats if there are enough."""
-    xp, size = namespace(rows), rows.shape[0]
-    index = rng.permutation(size)[:n] if n <= size else rng.integers(size, n)
-    return xp.take(rows, index, axis=0)
+    return namespace(rows).take(rows, rng.choice(rows.shape[0], n), axis=0)
 
 
 def gains_of(below, machine, rows):

@@ -86,6 +86,10 @@ class Sampler(InferenceMethod):
         """Return the sampler for a machine whose visible units are clamped where ``observed``."""
         return self
 
+    def tilted(self, field, precision=None):
+        """Return the sampler for a machine whose visible units are tilted, each row by its own."""
+        return self
+
     def init(self, machine, rng, n):
         """Return ``n`` chains that start at independent draws of the visible units."""
         return self.state_at(machine, draw_visible(machine, rng, n), rng)

@@ -136,6 +136,10 @@ class Tempering(Sampler):
         ladder = self._ladder  # without one, the machine has the observed values
         return self if ladder is None else replace(self, rungs=ladder.given(X, observed))
 
+    def tilted(self, field, precision=None):
+        ladder = self._ladder
+        return self if ladder is None else replace(self, rungs=ladder.tilted(field, precision))
+
     def state_at(self, machine, X, rng, given=None):
         """Return chains at visible values X; rungs below are at samples of a ladder, or at X."""
         self.check(machine)

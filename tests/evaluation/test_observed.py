@@ -10,8 +10,8 @@ from _machines import enumerable_pairs, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm.arrays import make_rng
-from skrbm.evaluation import Density
-from skrbm.evaluation._observed import Accuracy, _chains, exact_sums
+from skrbm.evaluation import Density, _observed
+from skrbm.evaluation._observed import Accuracy, _chains, exact_draws, exact_sums
 from skrbm.exceptions import LikelihoodWarning
 from skrbm.inputs import Coordinates
 from skrbm.units import Categorical
@@ -50,6 +50,23 @@ def assert_exact(machine, X, observed, rows):
     _, means, _ = exact_sums(machine, X, observed, layer=0)
     expected = np.array([row.mean(0) for row in rows])
     assert_allclose(means[~observed], expected[~observed], rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_hidden, n_rows", [(2, 20_000), (4, 2_000)])
+def test_draws_have_the_exact_law(n_hidden, n_rows, monkeypatch):
+    """From all hidden values, two at a time, or from all missing ones of each row.
+
+    Shares of values of the two missing bits are all within 5 standard deviations with a
+    probability of 2e-6.
+    """
+    monkeypatch.setattr(_observed, "_ELEMENTS", 2 * n_rows)
+    machine, X, _ = problem(("bernoulli", "bernoulli"), n_hidden, strength=2.0)
+    values, p = Exact(machine, observed=np.where(OBSERVED[0], X[0], np.nan)).layer_law(0)
+    rows, observed = (np.tile(part[0], (n_rows, 1)) for part in (X, OBSERVED))
+    drawn, exact = exact_draws(machine, rows, observed, make_rng(5, X))
+    assert exact.all() and len(values) == 4
+    shares = (drawn[:, None] == values).all(axis=2).mean(axis=0)
+    assert (np.abs(shares - p) < 5 * np.sqrt(p * (1 - p) / n_rows)).all()
 
 
 @pairs
