@@ -395,7 +395,7 @@ class GaussianBernoulliRBM(BaseRBM):
         ----------
         n_samples : int, default=1
         n_steps : int, default=None
-            Steps of each chain; by default as in training.
+            Steps of each chain; by default as in training, or 100 sweeps with ``given``.
         init : array-like of shape (n_samples, n_features), default=None
             Where the chains start; by default at normal noise with mean ``noise_mean_`` and
             standard deviation ``noise_scale_``, which after a fit with ``start="annealed"`` is
@@ -416,12 +416,12 @@ class GaussianBernoulliRBM(BaseRBM):
         """
         check_is_fitted(self, "components_")
         check_count("n_samples", n_samples, 1)
-        recipe = self._recipe()
-        n_steps = recipe.phase.sampler.n_steps if n_steps is None else n_steps
-        check_count("n_steps", n_steps, 0)
         if given is not None:
             options = {"n_steps": n_steps, "random_state": random_state}
             return drawn_given(self, given, init=init, **options)
+        recipe = self._recipe()
+        n_steps = recipe.phase.sampler.n_steps if n_steps is None else n_steps
+        check_count("n_steps", n_steps, 0)
         wanted = np.asarray(() if return_steps is None else return_steps)
         is_list = wanted.ndim == 1 and (wanted.dtype.kind in "iu" or not wanted.size)
         steps = [*map(int, wanted), n_steps] if is_list else [-1]
