@@ -1,5 +1,7 @@
 """The public methods of density models."""
 
+from dataclasses import replace
+
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -39,7 +41,14 @@ from ._encoded import (
 )
 from ._layouts import OneLayer
 from ._log_partition import checked_log_partition, solved_log_partition
-from ._posterior import N_STEPS, chains_of, drawn_given, hidden_means, imputed
+from ._posterior import (
+    N_STEPS,
+    chains_of,
+    drawn_given,
+    hidden_means,
+    imputed,
+    sampler_given,
+)
 from ._shared import Estimator
 
 
@@ -102,6 +111,12 @@ class DensityModel(
         encode = self._encode if takes_table(self) else None
         parts = {"ladder": ladder, "encode": encode, "volume": self._log_volume}
         return Density(machine, starts, **parts, method=self._own_fixed_point())
+
+    @property
+    def _density_of_rows(self):
+        """``density_`` with the sampler of rows with missing values."""
+        rng = make_rng(self._evaluation_seed, self.machine_.weights[0])
+        return replace(self.density_, sampler=lambda: sampler_given(self, "auto", rng))
 
     @property
     def _log_volume(self):
@@ -204,7 +219,7 @@ class DensityModel(
         F : array of shape (n_samples,)
             In nats, float64; log p(v) = -F(v) - log Z.
         """
-        density = self.density_
+        density = self._density_of_rows
         return self._of_rows(density, density.free_energy, X) - self._log_unseen(X)
 
     def _of_rows(self, density, function, X):
@@ -249,7 +264,7 @@ class DensityModel(
 
     @by_blocks
     def _log_weights(self, X):
-        density = self.density_
+        density = self._density_of_rows
         return self._of_rows(density, density.log_weight, X) + self._log_unseen(X)
 
     def _log_unseen(self, X):

@@ -47,6 +47,9 @@ class Density:
     precise : bool, default=True
         Whether the equations of several hidden layers are solved in float64 to a mean squared
         change of 1e-12, rather than to the tolerance of ``method``.
+    sampler : callable, default=None
+        ``sampler()`` returns the sampler of rows with missing values. With that of a ladder, their
+        likelihoods are estimated along it; otherwise, and with None, they are by annealing.
     """
 
     machine: Machine
@@ -58,6 +61,7 @@ class Density:
     method: Any = None
     runs: Any = None
     precise: bool = True
+    sampler: Any = None
 
     @property
     def density_(self):
@@ -98,11 +102,8 @@ class Density:
                 found, _, exact = _observed.exact_sums(machine, rows, observed, most)
             left = np.flatnonzero(~exact)
             if left.size:
-                base = machine.thetas[0]
-                if self.starts is not None:
-                    base = self.independent_units(cast(self.starts, machine.dtype))
                 some = take_rows(rows, left), take_rows(observed, left)
-                estimates = _observed.annealed(machine, base, *some, seed, accuracy)
+                estimates = self._estimated(machine, *some, seed, accuracy)
                 found = replaced(found, left, estimates)
             if self.volume is not None:
                 missing = float("nan") * rows
@@ -112,6 +113,16 @@ class Density:
             return found
 
         return full_and_others(self.log_weight_of_full_rows, X, others=of_observed)
+
+    def _estimated(self, machine, X, observed, seed, accuracy):
+        """Return log p(observed) + log Z by chains of each row."""
+        sampler = None if self.sampler is None else self.sampler()
+        if sampler is not None and sampler.has_samples:
+            return _observed.tempered(machine, sampler, X, observed, seed, accuracy)
+        base = machine.thetas[0]
+        if self.starts is not None:
+            base = self.independent_units(cast(self.starts, machine.dtype))
+        return _observed.annealed(machine, base, X, observed, seed, accuracy)
 
     def free_energy(self, X, seed=None, accuracy=PRECISE):
         """Return -log p(x) - log Z of rows, or with several hidden layers that by ``method``."""

@@ -1,12 +1,13 @@
 """Likelihoods of rows with missing values: sums over the missing visible units.
 
 They are exact where the hidden or the missing visible units have few configurations, and estimated
-by annealing with clamped observed units elsewhere.
+by annealing or tempering with clamped observed units elsewhere.
 """
 
 import math
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -25,14 +26,15 @@ from ..arrays import (
     to_numpy,
 )
 from ..exceptions import LikelihoodWarning
-from ..inference import Gibbs, anneal, by_site, clamped, held, with_rows
+from ..inference import Gibbs, anneal, by_site, clamped, held, log_partitions_given, with_rows
 from ..machine import MAX_UNITS, _enumeration, conditional, input_field
 from ._deep import is_small
 
 _DRAW = 12.0  # time of a draw of a unit for each of its neighbours, in terms of a sum
 _ELEMENTS = 2**18  # of the largest temporary array of sums
 _MAX_MISSING = 12  # binary units to enumerate in each row: more take longer than annealing
-_CHAIN_ELEMENTS = 2**21  # of chains that are annealed together
+_CHAIN_ELEMENTS = 2**21  # of chains that are annealed or tempered together
+_TEMPERED = 50, 200  # sweeps of all rungs of a ladder, until rows reach the error asked for
 
 
 class Accuracy(NamedTuple):
@@ -300,17 +302,35 @@ def _drawn(blocks, rng):
 
 def annealed(machine, base, X, observed, seed, accuracy):
     """Return log p(observed) + log Z of each row by annealed importance sampling."""
-    size = max(1, _CHAIN_ELEMENTS // (accuracy.n_chains * max(machine.n_units)))
+    estimate, width = partial(_chains, machine, base), max(machine.n_units)
+    return _in_rounds(estimate, accuracy.n_temperatures, X, observed, seed, accuracy, width)
+
+
+def tempered(machine, sampler, X, observed, seed, accuracy):
+    """Return log p(observed) + log Z of each row along the ladder of a sampler.
+
+    It also sees modes that all annealed chains of a row miss, whose errors then look small.
+    """
+    sampler = replace(sampler, rungs=sampler.rungs.astype(machine.dtype))
+    estimate = partial(log_partitions_given, machine, sampler)
+    width = len(sampler.rungs) * max(machine.n_units)
+    return _in_rounds(estimate, _TEMPERED, X, observed, seed, accuracy, width)
+
+
+def _in_rounds(estimate, lengths, X, observed, seed, accuracy, width):
+    """Return estimates of rows by longer and longer chains, until the error is small enough.
+
+    ``width`` is the number of elements of a chain.
+    """
+    size = max(1, _CHAIN_ELEMENTS // (accuracy.n_chains * width))
     values, errors = np.empty(X.shape[0]), np.full(X.shape[0], np.inf)
     rows, seed = np.arange(X.shape[0]), seed_sequence(seed)
-    for round_, n_temperatures in enumerate(accuracy.n_temperatures):
+    for round_, length in enumerate(lengths):
         own_seed = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, round_))
         for part in np.array_split(rows, -(-len(rows) // size)):
-            rng = CommonRng(make_rng(own_seed, machine.weights[0]), len(part))
+            rng = CommonRng(make_rng(own_seed, X), len(part))
             some = take_rows(X, part), take_rows(observed, part)
-            values[part], errors[part] = _chains(
-                machine, base, *some, rng, accuracy.n_chains, n_temperatures
-            )
+            values[part], errors[part] = estimate(*some, rng, accuracy.n_chains, length)
         rows = rows[errors[rows] > accuracy.std]
         if not rows.size:
             return from_numpy(values, X)
@@ -318,7 +338,7 @@ def annealed(machine, base, X, observed, seed, accuracy):
         f"the log-likelihoods of {rows.size} rows with missing values have standard errors of up "
         f"to {errors.max():.2g} nats, more than {accuracy.std:g}",
         LikelihoodWarning,
-        stacklevel=2,
+        stacklevel=3,
     )
     return from_numpy(values, X)
 

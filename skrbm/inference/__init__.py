@@ -58,7 +58,14 @@ from ._propagation import Propagated, propagate, propagate_rows, sum_classes
 from ._registry import FIXED_POINTS, METHODS, SAMPLERS, method_names, resolve
 from ._relaxed_bp import RelaxedBP
 from ._sampler import Chains, Sampler, autocorrelation_between, draw_visible, last_visible, sample
-from ._tempering import RARE_EXCHANGES, Exchanges, Replicas, Tempering, bennett
+from ._tempering import (
+    RARE_EXCHANGES,
+    Exchanges,
+    Replicas,
+    Tempering,
+    bennett,
+    log_partitions_given,
+)
 
 __all__ = [
     "CAPABILITIES",

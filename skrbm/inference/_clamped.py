@@ -47,7 +47,7 @@ def completed(machine, X, observed, rng, n_steps, sampler=_GIBBS):
     if not len(holes) or not n_steps:
         return X
     start, observed = take_rows(X, holes), take_rows(observed, holes)
-    held, sampler, state = _chains_given(machine, start, observed, rng, sampler)
+    held, sampler, state = chains_given(machine, start, observed, rng, sampler)
     if samples_exactly(machine) and not sampler.has_rungs:
         return with_rows(X, holes, last_visible(sampler, held, state, rng, n_steps))
     return with_rows(X, holes, sample(sampler, held, state, rng, n_steps).layers[0])
@@ -85,12 +85,12 @@ def tempered_mean(machine, X, observed, rng, n_steps, sampler, layer=0):
 
     These chains reach modes that chains of Gibbs sampling do not reach.
     """
-    held, sampler, state = _chains_given(machine, X, observed, rng, sampler)
+    held, sampler, state = chains_given(machine, X, observed, rng, sampler)
     means = mean_of_chains(held, state, rng, n_steps, sampler, layer)
     return means if layer else namespace(X).where(observed, X, means)
 
 
-def _chains_given(machine, X, observed, rng, sampler):
+def chains_given(machine, X, observed, rng, sampler):
     """Return the machine given the observed values of X, a sampler of it, and its chains."""
     held, sampler = clamped(machine, X, observed), sampler.given(X, observed)
     if sampler.has_samples:  # of all modes, while X may draw all chains to the same one

@@ -8,9 +8,10 @@ from scipy.optimize import brentq
 from scipy.special import expit, logsumexp
 
 from .._checks import check_count
-from ..arrays import one_blas_thread, to_numpy
+from ..arrays import one_blas_thread, take_rows, to_numpy
 from ..machine import interpolate, uncoupled
 from ._annealing import own_bases, temperatures
+from ._clamped import chains_given
 from ._gibbs import Gibbs
 from ._ladder import exchanged_and_swept, ladder_of, mean_rate
 from ._log_partition import LogPartition, independent_log_partition
@@ -232,22 +233,51 @@ class Tempering(Sampler):
         ladder = self._ladder
         X = draw_visible(machine, rng, n) if ladder is None else ladder.last(n, rng)
         state = self.state_at(machine, X, rng)
-        gains = [([], []) for _ in machines[1:]]
-        n_burn_in = -(-self.n_sweeps // 5)
-        for step in range(n_burn_in + self.n_sweeps):
+        gains = self.gains(machine, state, rng, self.n_sweeps)
+        return _along(independent_log_partition(machines[0]), gains)
+
+    def gains(self, machine, state, rng, n_sweeps):
+        """Return the gains below and above of all exchanges of each pair of neighbours.
+
+        They are a list of pairs of ndarrays of shape (n_exchanges, n_chains), of ``n_sweeps`` steps
+        after a burn-in of a fifth as many.
+        """
+        gains, n_burn_in = [([], []) for _ in state.below], -(-n_sweeps // 5)
+        for step in range(n_burn_in + n_sweeps):
             state, exchanges = self.moved(machine, state, rng)
             if step >= n_burn_in:
                 for exchange in exchanges:
                     for kept, gain in zip(gains[exchange.k], exchange.gains, strict=True):
                         kept.append(to_numpy(gain))
-        return _along(independent_log_partition(machines[0]), gains)
+        return [(np.array(below), np.array(above)) for below, above in gains]
+
+
+def log_partitions_given(machine, sampler, X, observed, rng, n_chains, n_sweeps):
+    """Return log Z given the observed values of each row along a ladder, and standard errors.
+
+    The ladder, of the sampler, has independent units at its first rung. Each row has its own
+    ``n_chains`` chains. The results are ndarrays of shape (n_rows,).
+    """
+    every = np.repeat(np.arange(X.shape[0]), n_chains)
+    X, observed = take_rows(X, every), take_rows(observed, every)
+    held, sampler, state = chains_given(machine, X, observed, rng, sampler)
+    first = sampler.machines(held)[0]
+    parts = zip(first.units, first.thetas, strict=True)
+    log_z = sum(to_numpy(unit.total_log_partition(theta)) for unit, theta in parts)
+    log_z, gains = np.broadcast_to(log_z, len(every)), sampler.gains(held, state, rng, n_sweeps)
+
+    def of_row(start):
+        own = slice(start, start + n_chains)
+        return _along(log_z[start], [(below[:, own], above[:, own]) for below, above in gains])
+
+    found = [of_row(start) for start in range(0, len(every), n_chains)]
+    return np.array([row.value for row in found]), np.array([row.std for row in found])
 
 
 def _along(log_z0, gains):
     """Return log Z by the gains of each pair of neighbours, as a :class:`LogPartition`."""
     value, influence, excess, rates = log_z0, 0.0, 0.0, []
-    for pair in gains:
-        below, above = (np.array(part) for part in pair)  # (n_steps, n_chains)
+    for below, above in gains:  # (n_steps, n_chains)
         ratio, moved = bennett(below, above)
         value, influence = value + ratio, influence + moved
         # One-sided estimates, by the samples of one machine, are too small and too large on

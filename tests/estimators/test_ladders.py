@@ -12,7 +12,7 @@ import pytest
 from _fractional import all_rows
 from _machines import bits, two_modes
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import expit, ndtr, softmax
+from scipy.special import expit, logsumexp, ndtr, softmax
 
 from skrbm import RBM, TAPRBM, BernoulliRBM, GaussianBernoulliRBM
 from skrbm.evaluation import log_partition
@@ -146,14 +146,17 @@ def tilted_modes(n_idle=0, seed=0):
 def exact_means(bits, field=0.0):
     """Means of the visible and the hidden units, which know ``bits`` and have a further field.
 
-    By a sum over the four hidden units. Also returns the probability of the mode of ones.
+    By a sum over the four hidden units. Also returns the probability of the mode of ones, and the
+    log of the sum.
     """
     rbm, known = tilted_modes(), ~np.isnan(bits)
     H = all_rows(4)
     F = H @ rbm.components_ + rbm.intercept_visible_ + field
     log_p = H @ rbm.intercept_hidden_ + F[:, known] @ bits[known]
-    p = softmax(log_p + np.logaddexp(0, F[:, ~known]).sum(axis=1))
-    return np.where(known, bits, p @ expit(F)), p @ H, p[H.sum(axis=1) > 2].sum()
+    log_p += np.logaddexp(0, F[:, ~known]).sum(axis=1)
+    p = softmax(log_p)
+    share = p[H.sum(axis=1) > 2].sum()
+    return np.where(known, bits, p @ expit(F)), p @ H, share, logsumexp(log_p)
 
 
 GIVEN = np.full(N_COLUMNS, np.nan)
@@ -168,7 +171,7 @@ def test_draws_and_means_given_bits_reach_modes_that_gibbs_sampling_does_not(n_i
     """Means of 400 draws, or of 25 chains, are off by 5 standard errors with a probability below
     5e-5 each (Student's distribution with 24 degrees of freedom), and agree with each other."""
     rbm, rows = tilted_modes(n_idle), np.tile(GIVEN, (400, 1))
-    exact, _, share = exact_means(GIVEN)
+    exact, _, share, _ = exact_means(GIVEN)
     spread = np.sqrt(share * (1 - share) / 400)
     stuck = rbm.sample(given=rows, method="gibbs", random_state=0)
     assert abs((stuck.mean(axis=1) > 0.5).mean() - share) > 10 * spread
@@ -188,11 +191,21 @@ def test_draws_and_means_given_bits_reach_modes_that_gibbs_sampling_does_not(n_i
 @LAW
 def test_hidden_means_given_bits():
     """They are exact, or by 12 chains off by less than 6 standard errors with odds of 1e-4."""
-    _, exact, _ = exact_means(GIVEN)
+    _, exact, _, _ = exact_means(GIVEN)
     assert_allclose(tilted_modes().transform(GIVEN[None])[0], exact, rtol=1e-9)
     found = np.stack([tilted_modes(26, s).transform(GIVEN[None])[0, :4] for s in range(12)])
     error = found.std(axis=0, ddof=1) / np.sqrt(12)
     assert (np.abs(found.mean(axis=0) - exact) < 6 * error).all() and (error < 0.2).all()
+
+
+@LAW
+def test_likelihoods_of_known_bits_are_sums_over_all_modes():
+    """Off by less than 5 standard errors of 0.1 with odds of 2e-5 each (Student, 31 degrees)."""
+    for known in ([], KNOWN, [0, 1, 2, 17]):
+        bits = np.full(N_COLUMNS, np.nan)
+        bits[known] = np.array(known) < 9
+        exact = exact_means(bits)[3] + 26 * np.log(2)
+        assert abs(tilted_modes(26).free_energy(bits[None])[0] + exact) < 0.5
 
 
 @pytest.mark.parametrize("n_idle", [0, 26])
@@ -200,7 +213,7 @@ def test_posteriors_of_noisy_bits_have_all_modes(n_idle):
     """They are exact, or by 400 chains off by 5 standard errors with a probability of 1e-6."""
     rbm = tilted_modes(n_idle)
     y, flips = (np.arange(N_COLUMNS) % 2.0), 0.45
-    exact, _, _ = exact_means(GIVEN * np.nan, np.log((1 - flips) / flips) * (2 * y - 1))
+    exact, _, _, _ = exact_means(GIVEN * np.nan, np.log((1 - flips) / flips) * (2 * y - 1))
     assert 0.2 < exact.mean() < 0.8
     means = rbm.denoise(np.tile(y, (400, 1)), flip_probability=flips, random_state=0)
     error = means.std(axis=0, ddof=1) / 20
