@@ -1,4 +1,4 @@
-"""Checks of numbers and of values from a list; the error of a method not implemented."""
+"""Checks of numbers and of values from a list; names in messages; the error of missing methods."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -59,6 +59,11 @@ def look_up(name: str, value: object, table: Mapping[Any, Any], also: str = "") 
         raise ValueError(
             f"{name} must be one of {sorted(table)}{also}, got {value!r}{hint(value, table)}"
         ) from None
+
+
+def listed(names: list[Any]) -> str:
+    """Return names for a message, at most ten of them."""
+    return f"{names[:10]}" + f" and {len(names) - 10} more" * (len(names) > 10)
 
 
 def hint(value: object, names: Iterable[Any]) -> str:

@@ -50,7 +50,15 @@ from ..machine import Machine, has_integral
 from ._density import DensityModel
 from ._encoded import takes_table
 from ._log_partition import keep_runs
-from ._recipe import Recipe, check_layers, layer_sizes, machine_of_init, parameters_of_rows, spread
+from ._recipe import (
+    Recipe,
+    check_layers,
+    layer_sizes,
+    machine_of_init,
+    parameters_of_rows,
+    spread,
+    warn_of_constants,
+)
 from ._shared import optimizer_of, units_of
 from ._training import (
     check_settings_of_ranks,
@@ -327,6 +335,9 @@ class BaseRBM(DensityModel):
         place = X.place if isinstance(X, RowBlocks) else parameter_reference(X)
         rng = make_rng(seed, place)
         rows = rows_of(X, self._units()[0], place.dtype, weights=weights, first=True)
+        if not takes_table(self):  # which replaces such values
+            n = rows.X.shape[1]
+            warn_of_constants(rows, list(getattr(self, "feature_names_in_", range(n))))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             recipe = self._recipe(rows)
             rows.coordinates, n_rows = recipe.coordinates, max(rows.total, fewest)

@@ -6,6 +6,9 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
+from .._checks import listed
 from ..arrays import cast, from_numpy, inverse_factor, is_finite, namespace, to_numpy
 from ..exceptions import DataRangeWarning
 from ..inputs import Coordinates, machine_from, varies
@@ -86,6 +89,23 @@ def _warn_of_rounding(mean, spread, unit):
             f"{mean.dtype} is too coarse for their densities; subtract their means or use float64",
             DataRangeWarning,
             stacklevel=9,
+        )
+
+
+def warn_of_constants(rows, names):
+    """Warn of columns, among these ``names``, that have no spread from which to learn a scale."""
+    scaled = rows.unit.columns_with("has_precision", len(names))
+    if not scaled.any():
+        return
+    mean, variance = rows.moments
+    constant = ~to_numpy(varies(mean, namespace(mean).sqrt(variance), rows.dtype))
+    found = [names[j] for j in np.flatnonzero(constant & scaled)]
+    if found:
+        warnings.warn(
+            f"columns {listed(found)} of X are constant, so that their scale is unknown, and other "
+            "values in new rows have very small densities; drop these columns or use TabularRBM",
+            DataRangeWarning,
+            stacklevel=8,
         )
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from skrbm import RBM, RBMClassifier, TabularRBM
+from skrbm import RBM, GaussianBernoulliRBM, RBMClassifier, TabularRBM
 from skrbm.exceptions import DataRangeWarning
 from skrbm.units import Gaussian
 
@@ -139,3 +139,24 @@ def test_columns_that_are_too_far_from_0_for_their_dtype_warn(visible):
         warnings.simplefilter("error", DataRangeWarning)
         RBM(2, **params).fit(X + 1e4)
         RBM(2, **params).fit((X + 100).astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RBM(2, visible="gaussian"),
+        RBM(2, visible="relu"),
+        RBM(2, visible="double_relu"),
+        RBM(2, visible="truncated_gaussian"),
+        GaussianBernoulliRBM(2),
+    ],
+    ids=lambda model: getattr(model, "visible", "gaussian_bernoulli"),
+)
+def test_columns_whose_scale_is_unknown_warn(model):
+    """Other values would cost millions of nats, without a word."""
+    X = pd.DataFrame(np.random.default_rng(0).random((50, 3)), columns=list("abc"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataRangeWarning)
+        model.set_params(n_iter=1, random_state=0).fit(X)
+    with pytest.warns(DataRangeWarning, match=r"columns \['b'\] of X are constant"):
+        model.fit(X.assign(b=0.3))
