@@ -66,6 +66,12 @@ def listed(names: list[Any]) -> str:
     return f"{names[:10]}" + f" and {len(names) - 10} more" * (len(names) > 10)
 
 
+def check_observed(unknown: list[Any], kind: str = "columns") -> None:
+    """Raise ValueError if there are ``unknown`` columns, in which X has no observed value."""
+    if unknown:
+        raise ValueError(f"{kind} {listed(unknown)} of X have no observed value")
+
+
 def hint(value: object, names: Iterable[Any]) -> str:
     """Return a suggestion of a similar name for an error message, empty if there is none."""
     near = get_close_matches(value, map(str, names), 1) if isinstance(value, str) else []

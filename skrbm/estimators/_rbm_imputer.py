@@ -10,6 +10,7 @@ from sklearn.impute import MissingIndicator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._checks import listed
 from .._sklearn import (
     HasMethods,
     _check_feature_names_in,
@@ -127,7 +128,7 @@ class RBMImputer(TransformerMixin, Estimator):
         if not kept.all():
             names = list(_check_feature_names_in(self)[~kept])
             warnings.warn(
-                f"columns {names} of X have no observed value; transform drops them",
+                f"columns {listed(names)} of X have no observed value; transform drops them",
                 UserWarning,
                 stacklevel=2,
             )

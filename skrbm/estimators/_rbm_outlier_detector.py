@@ -10,6 +10,7 @@ from sklearn.base import OutlierMixin
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._checks import check_observed
 from .._sklearn import (
     HasMethods,
     Interval,
@@ -120,9 +121,8 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
         """
         found = self._checked(X, reset=True)
         weights, X, columns, missing = rows_to_fit(sample_weight, *found)
-        if missing is not None and missing.all(axis=0).any():
-            names = list(_check_feature_names_in(self)[missing.all(axis=0)])
-            raise ValueError(f"columns {names} of X have no observed value")
+        if missing is not None:
+            check_observed(list(_check_feature_names_in(self)[missing.all(axis=0)]))
         seed = int(check_random_state(self.random_state).randint(2**31))
         # With few units, it learns what most rows have in common, but not the outliers among them.
         options = {"n_components": 8, "is_table": True}

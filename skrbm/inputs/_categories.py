@@ -9,16 +9,13 @@ from ..exceptions import DataRangeWarning
 from ._frames import column_of, is_frame, missing_values
 
 
-def values_of(X, j, column):
-    """Return the values that the dtype of a column declares, or else those that it has."""
+def values_of(X, j, values):
+    """Return the values that the dtype of a column declares, or else the known ``values``."""
     dtype = getattr(column_of(X, j), "dtype", None) if is_frame(X) else None
     declared = getattr(dtype, "categories", None)
     # The dtype Categorical of polars has the categories of all columns in the process.
     if np.iterable(declared) and type(dtype).__name__ != "Categorical":
         return given_values(declared, j)
-    values = column[~missing_values(column)]
-    if not len(values):
-        raise ValueError(f"X has no observed value in column {j}")
     if values.dtype.kind == "f" and "int" in str(dtype).lower():  # nullable integers
         values = values.astype(np.int64)
     return _distinct(values, f"column {j} of X")

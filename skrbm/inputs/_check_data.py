@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_array, validate_data
 
+from .._checks import check_observed
 from ..arrays import as_like, cast, has_missing, is_foreign, namespace, value_range, working_dtype
 from ..exceptions import DataRangeWarning
 from ._blocks import CheckedBlocks, find_blocks
@@ -113,9 +114,7 @@ def check_known(columns, unit):
         name, unknown = "sites", [i for i, site in enumerate(sites) if not known[site].any()]
     else:
         name, unknown = "columns", np.flatnonzero(~known).tolist()
-    if unknown:
-        more = f" and {len(unknown) - 10} more" * (len(unknown) > 10)
-        raise ValueError(f"X has no observed value, only NaN, in {name} {unknown[:10]}{more}")
+    check_observed(unknown, name)
 
 
 def canonical(X):

@@ -11,7 +11,7 @@ from scipy.special import betaln
 from scipy.stats import chisquare
 
 from ._categories import joined_values, values_of
-from ._frames import column_of, is_frame, missing_values
+from ._frames import column_of, is_frame
 from ._kinds import NamedColumn, RealColumn, as_numbers, number_column
 
 _MOST_VALUES = 4096  # of a column that are kept; larger data keep as many quantiles
@@ -142,13 +142,10 @@ class ObservedColumn:
         return differ and self.n > _FEWEST_ROWS
 
     @classmethod
-    def of(cls, X, j, name, column, asked, weights=None):
-        """Return that of a column of a table X, with weights of its rows."""
+    def of(cls, X, j, name, column, known, asked, weights=None):
+        """Return that of a column of a table X, in the ``known`` rows, with weights of rows."""
         given = column_of(X, j) if is_frame(X) else column
-        known = ~missing_values(column)
         values, dtype = column[known], str(given.dtype)
-        if not len(values):
-            raise ValueError(f"column {name!r} of X has no observed value")
         code = "O" if asked else _code_of(values, dtype)
         if code == "f" and len(values) < len(column):
             numbers = as_numbers(values, name)
@@ -163,7 +160,7 @@ class ObservedColumn:
             found.is_numbering = code in "if" and _are_identifiers(numbers, code == "i")
             if code != "i" or len(found.seen.values) > 2:
                 return found
-        found.values = values_of(X, j, column)
+        found.values = values_of(X, j, values)
         return found
 
     def joined(self, other):

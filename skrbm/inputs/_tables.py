@@ -10,7 +10,7 @@ from operator import itemgetter
 import numpy as np
 import scipy.sparse as sp
 
-from .._checks import hint
+from .._checks import check_observed, hint
 from ..arrays import from_numpy, is_foreign, to_numpy
 from ..units import Categorical, ColumnUnits, Gaussian
 from ._categories import given_values, one_hot, report_unknown
@@ -44,8 +44,10 @@ class TableEncoder:
         self._set_rows(X, columns, weights)
         names = list(range(len(columns)) if self.frame is None else X.columns)
         kinds = self._asked_kinds(names)
+        known = [~missing_values(column) for column in columns]
+        check_observed([name for name, own in zip(names, known, strict=True) if not own.any()])
         observed = [
-            ObservedColumn.of(X, j, names[j], column, kinds.get(j), weights)
+            ObservedColumn.of(X, j, names[j], column, known[j], kinds.get(j), weights)
             for j, column in enumerate(columns)
         ]
         dtypes = (column.dtype for column in columns if column.dtype.kind in "fiuO")
