@@ -551,9 +551,7 @@ class DensityModel(
             enough for an exact log Z.
         """
         free_energy, method = self.free_energy(X), self._own_fixed_point()
-        if starts is None:
-            return -free_energy - solved_log_partition(self, method)
-        return -free_energy - evaluation.log_partition(self, method, starts=starts).value
+        return -free_energy - solved_log_partition(self, method, starts)
 
     @available_if(_learns_by_fixed_points)
     def solutions(self, X=None, *, unique_tol=1e-2):

@@ -90,9 +90,12 @@ def checked_log_partition(model, method, stacklevel=3):
     return found
 
 
-def solved_log_partition(model, method):
+def solved_log_partition(model, method, starts=None):
     """Return log Z of the solutions of a fixed point; warn if it is too small by the exact one."""
-    found = _kept_log_partition(model, method).value
+    if starts is None:
+        found = _kept_log_partition(model, method).value
+    else:
+        found = evaluation.log_partition(model, method, starts=starts).value
     if can_enumerate(model.machine_):
         missing = _kept_log_partition(model, "exact").value - found
         if missing > _MISSING:

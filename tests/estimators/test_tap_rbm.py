@@ -120,15 +120,16 @@ def test_score_does_not_miss_modes_that_no_start_leads_to():
     assert flattering > 1
 
 
+@pytest.mark.parametrize("starts", [None, np.zeros((3, 10))], ids=["own starts", "given starts"])
 @pytest.mark.parametrize("strength", [0.5, 2.0, 12.0])
-def test_solutions_are_compared_with_an_exact_log_z(strength):
+def test_solutions_are_compared_with_an_exact_log_z(strength, starts):
     """TAP solved from one of two modes misses log 2. Errors up to 0.1 nats give no warning."""
     rbm = four_modes(5, strength)
     rbm.starts_ = np.zeros((3, 10))
     X = np.zeros((1, 10))
     with warnings.catch_warnings(record=True) as record:
         warnings.simplefilter("always")
-        flattering = rbm.tap_log_likelihood(X)[0] - rbm.score(X)
+        flattering = rbm.tap_log_likelihood(X, starts)[0] - rbm.score(X)
     assert (flattering > 0.5) == (strength == 12.0) and not 0.05 < flattering < 0.5
     messages = [str(found.message) for found in record if found.category is LikelihoodWarning]
     assert len(messages) == (flattering > 0.1)
