@@ -31,6 +31,7 @@ from ..machine import MAX_UNITS, _enumeration, conditional, input_field
 from ._deep import is_small
 
 _DRAW = 12.0  # time of a draw of a unit for each of its neighbours, in terms of a sum
+_PRODUCT = 0.25  # time of an element of a product with a precision matrix, in terms of such a draw
 _ELEMENTS = 2**18  # of the largest temporary array of sums
 _MAX_MISSING = 12  # binary units to enumerate in each row: more take longer than annealing
 _CHAIN_ELEMENTS = 2**21  # of chains that are annealed or tempered together
@@ -76,7 +77,7 @@ def most_units(machine, n_draws):
     n_visible, n_hidden = machine.n_units[:2]
     draw, state = n_visible * n_hidden, n_visible + n_hidden
     if machine.units[0].is_joint:  # a product with a matrix more, and a quadratic form instead
-        draw, state = draw + n_visible**2, n_hidden * (n_hidden + 1) / 2
+        draw, state = draw + _PRODUCT * n_visible**2, n_hidden * (n_hidden + 1) / 2
     return min(MAX_UNITS, math.log2(max(1.0, _DRAW * n_draws * draw / state)))
 
 
