@@ -303,7 +303,7 @@ class DeepTAPMachine(BaseRBM):
         """
         density, machine = self.density_, self.machine_
         l = _layer_index(self.layer, len(machine.weights))
-        H = check_rows("H", H, machine.n_units[l], machine.weights[0])
+        H = check_rows("H", H, machine.n_units[l], machine.weights[0], "hidden")
         return cast(hidden_means(density, H, l, turned_over(machine, l)), machine.dtype)
 
     def _first_hidden(self, X):

@@ -169,7 +169,7 @@ class DensityModel(
         X : array of shape (n_samples, n_features)
         """
         machine = self.machine_
-        H = check_rows("H", H, machine.n_units[1], machine.weights[0])
+        H = check_rows("H", H, machine.n_units[1], machine.weights[0], "hidden")
         return self._visible(machine.units[0].mean, H)
 
     def _visible(self, function, H, like=None):

@@ -338,7 +338,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
             Each row sums to 1. Multiply by a document length to get expected counts.
         """
         machine = self.machine_
-        H = check_rows("H", H, machine.n_units[1], machine.weights[0])
+        H = check_rows("H", H, machine.n_units[1], machine.weights[0], "hidden")
         return Multinomial(1).mean(conditional(machine, 0, (None, H)))
 
     def top_words(self, vocabulary, n=10):

@@ -208,7 +208,7 @@ def check_squares(rows):
         )
 
 
-def check_rows(name, X, n_columns, place):
+def check_rows(name, X, n_columns, place, side="visible"):
     """Return X as finite dense rows of the given width, in the library and dtype of ``place``."""
     if not is_foreign(X):
         X = check_array(
@@ -222,7 +222,7 @@ def check_rows(name, X, n_columns, place):
         raise ValueError(f"{name} must be a non-empty 2D array, got shape {tuple(X.shape)}")
     if X.shape[1] != n_columns:
         raise ValueError(
-            f"{name} has {X.shape[1]} columns, but the model has {n_columns} visible units"
+            f"{name} has {X.shape[1]} columns, but the model has {n_columns} {side} units"
         )
     check_complete(X, name)
     with np.errstate(over="ignore"):  # checked below
