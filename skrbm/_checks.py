@@ -57,7 +57,7 @@ def look_up(name: str, value: object, table: Mapping[Any, Any], also: str = "") 
         return table[value]
     except (KeyError, TypeError):  # the latter if it has no hash
         raise ValueError(
-            f"{name} must be one of {sorted(table)}{also}, got {value!r}{hint(value, table)}"
+            f"{name} must be one of {sorted(table)}{also}, got {shown(value)}{hint(value, table)}"
         ) from None
 
 
@@ -72,7 +72,17 @@ def check_observed(unknown: list[Any], kind: str = "columns") -> None:
         raise ValueError(f"{kind} {listed(unknown)} of X have no observed value")
 
 
+def shown(value: object) -> str:
+    """Return a value as errors show it, a class without its module."""
+    return f"the class {value.__name__}" if isinstance(value, type) else repr(value)
+
+
 def hint(value: object, names: Iterable[Any]) -> str:
-    """Return a suggestion of a similar name for an error message, empty if there is none."""
+    """Return a suggestion of a similar name for an error message, empty if there is none.
+
+    For a class in place of an object, it is how to make one.
+    """
+    if isinstance(value, type) and value.__module__ != "builtins":
+        return f"; write {value.__name__}()"
     near = get_close_matches(value, map(str, names), 1) if isinstance(value, str) else []
     return f"; did you mean {near[0]!r}?" if near else ""

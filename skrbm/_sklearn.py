@@ -2,8 +2,9 @@
 
 from sklearn.base import _fit_context
 from sklearn.utils import _safe_indexing
-from sklearn.utils._param_validation import HasMethods, InvalidParameterError, Options
+from sklearn.utils._param_validation import HasMethods as _HasMethods
 from sklearn.utils._param_validation import Interval as _Interval
+from sklearn.utils._param_validation import InvalidParameterError, Options
 from sklearn.utils._param_validation import StrOptions as _StrOptions
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.stats import _weighted_percentile
@@ -15,6 +16,13 @@ class Interval(_Interval):
 
     def is_satisfied_by(self, val):
         return not isinstance(val, bool) and super().is_satisfied_by(val)
+
+
+class HasMethods(_HasMethods):
+    """Objects with some methods, but not their classes."""
+
+    def is_satisfied_by(self, val):
+        return not isinstance(val, type) and super().is_satisfied_by(val)
 
 
 class StrOptions(_StrOptions):

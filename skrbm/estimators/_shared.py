@@ -8,7 +8,7 @@ from numbers import Integral, Real
 
 from sklearn.base import BaseEstimator
 
-from .._checks import hint, look_up
+from .._checks import hint, look_up, shown
 from .._params import plain
 from .._sklearn import DOC_LINK, HasMethods, InstanceOf, Interval, InvalidParameterError, StrOptions
 from ..inference import FixedPoint, Sampler, method_names, resolve
@@ -171,7 +171,9 @@ def unit_of(estimator, side):
     given = getattr(estimator, side)
     unit = look_up(side, given, UNITS, " or a Unit")() if isinstance(given, str) else given
     if not isinstance(unit, Unit) or not unit.is_learnt:
-        raise ValueError(f"{side}={given!r} is not supported by {type(estimator).__name__}")
+        raise ValueError(
+            f"{side}={shown(given)} is not supported by {type(estimator).__name__}{hint(given, ())}"
+        )
     if side == "hidden" and unit.is_joint:
         raise ValueError(f"hidden={given!r}: covariance='full' is only supported for visible units")
     return unit
@@ -236,5 +238,6 @@ class Estimator(BaseEstimator):
             name = str(error).split("'")[1]  # "The 'name' parameter of ..."
             kinds = self._parameter_constraints[name]
             names = [option for kind in kinds for option in getattr(kind, "options", ())]
-            near = hint(getattr(self, name), names)
-            raise InvalidParameterError(str(error).rstrip(".") + near if near else error) from None
+            value = getattr(self, name)
+            near, message = hint(value, names), str(error).replace(repr(value), shown(value))
+            raise InvalidParameterError(message.rstrip(".") + near if near else error) from None
