@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 from sklearn.utils.validation import check_array
 
-from .._checks import look_up
+from .._checks import hint, look_up
 from ..exceptions import DataRangeWarning
 
 _ALPHABETS = {"protein": "-ACDEFGHIKLMNPQRSTVWY", "rna": "-ACGU", "dna": "-ACGT"}
@@ -19,10 +19,17 @@ def letters_of(alphabet):
     if isinstance(alphabet, str) and alphabet.lower() in _ALPHABETS:
         return _ALPHABETS[alphabet.lower()]
     is_text = isinstance(alphabet, str) and alphabet.isascii() and len(alphabet) > 1
-    if not is_text or len(set(alphabet)) < len(alphabet) or set(alphabet) & set(".> \t\r\n"):
+    near = hint(alphabet.lower(), _ALPHABETS) if is_text else ""
+    is_typo = near and not alphabet.isupper()
+    if (
+        not is_text
+        or is_typo
+        or len(set(alphabet)) < len(alphabet)
+        or set(alphabet) & set(".> \t\r\n")
+    ):
         raise ValueError(
             f"alphabet must be one of {sorted(_ALPHABETS)} or at least two different ASCII "
-            f"letters, got {alphabet!r}"
+            f"letters, got {alphabet!r}{near}"
         )
     return alphabet
 
@@ -99,12 +106,13 @@ def _warn_of_others(counts, table, letters):
     """Warn of many letters that have no code, by the counts and the codes of 256 letters."""
     counts[[ord("-"), ord(".")]] = 0
     usual = _AMBIGUOUS[is_protein(letters)]
-    others = np.where(table < 0, counts, 0)
+    missing = np.where(table < 0, counts, 0)
+    others = missing.copy()
     others[[ord(c) for c in usual + usual.lower()]] = 0
     if others.sum() > _MANY * counts.sum():
         common = [chr(i) for i in np.argsort(-others, kind="stable")[:5] if others[i]]
         warnings.warn(
-            f"{others.sum() / counts.sum():.0%} of the letters, such as {', '.join(common)}, are "
+            f"{missing.sum() / counts.sum():.0%} of the letters, such as {', '.join(common)}, are "
             f"not in the alphabet {letters!r}",
             DataRangeWarning,
             stacklevel=3,

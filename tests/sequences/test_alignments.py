@@ -57,7 +57,7 @@ def test_unknown_letters():
 @pytest.mark.parametrize(
     "alphabet, sequence, lost",
     [
-        ("dna", PROTEIN[1:], r"30%.* E, F, I, L, P,"),  # the other 14 are bases or ambiguous
+        ("dna", PROTEIN[1:], r"80%.* E, F, I, L, P,"),  # 10 of the 16 are ambiguity codes
         ("protein", "ACGU" * 9, "25%.* U"),
         ("dna", "-" * 900 + "A" * 94 + "E" * 6, "6%.* E"),
         ("dna", "A" * 96 + "E" * 4, None),
@@ -84,6 +84,12 @@ def test_thymine_and_uracil_stand_for_each_other():
     assert_array_equal(encode(["ACGT"], "DNA"), encode(["ACGU"], "dna"))
     assert encode(["AU"], "protein")[0, 1] == -1
     assert_array_equal(encode(["A.-"], "dna"), [[1, 0, 0]])
+
+
+def test_a_misspelled_alphabet_is_an_error():
+    """Its letters differ, and would be an alphabet of their own."""
+    with pytest.raises(ValueError, match="did you mean 'protein'"):
+        encode(["ACD"], "protien")
 
 
 @pytest.mark.parametrize("rows", [[], [""], ["AC", 3], ["AC", "ACD"]], ids=str)
