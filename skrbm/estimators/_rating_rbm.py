@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg import norm
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -322,7 +323,7 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             raise ValueError("X has no rating")
         errors = [self._errors_of_others(machine, block) for block in row_blocks(seen)]
         errors = np.concatenate(errors)
-        return -float(np.sqrt(np.mean(errors**2)))
+        return -float(norm(errors, check_finite=False) / len(errors) ** 0.5)  # squares may overflow
 
     def _errors_of_others(self, machine, seen):
         """Return ratings less their predictions from the others of their rows."""

@@ -320,9 +320,12 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         if not lengths.any():
             raise ValueError("X has no words")
         if average == "words":
-            return float(np.exp(-scores.sum() / lengths.sum()))
-        known = lengths > 0
-        return float(np.exp(-np.mean(scores[known] / lengths[known])))
+            score = scores.sum() / lengths.sum()
+        else:
+            known = lengths > 0
+            score = np.mean(scores[known] / lengths[known])
+        with np.errstate(over="ignore"):  # to a perplexity of infinity
+            return float(np.exp(-score))
 
     def inverse_transform(self, H):
         """Compute the probabilities of words given hidden units.

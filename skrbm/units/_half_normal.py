@@ -3,7 +3,7 @@
 In units of V**-1/2 these are functions of z = U V**-1/2 alone. They are computed by erfcx, from
 which no digits are lost, and where z is far below zero, so that the mean z + phi(z) / Phi(z) would
 be a difference of large numbers, by the continued fraction of Laplace for the tail of the normal
-distribution. All is in float64.
+distribution. All is in float64, where squares of very large z may overflow to their limit.
 """
 
 import math
@@ -20,6 +20,7 @@ _FALL = 60.0  # logarithm of the density, from its peak to where it no longer co
 _LOWEST, _HIGHEST = -1e4, 1e7  # z of what is fitted
 
 
+@np.errstate(over="ignore")
 def log_mass(U, V):
     """Return log of the integral of exp(U x - V x**2 / 2) over [0, inf)."""
     xp, z, V = _standard(U, V)
@@ -29,6 +30,7 @@ def log_mass(U, V):
     return cast(xp.where(z > 0, rest, near) - 0.5 * xp.log(V), U.dtype)
 
 
+@np.errstate(over="ignore")
 def mean_variance(U, V):
     """Return mean and variance of the distribution."""
     xp, z, V = _standard(U, V)
@@ -36,6 +38,7 @@ def mean_variance(U, V):
     return cast(mean / xp.sqrt(V), U.dtype), cast(variance / V, U.dtype)
 
 
+@np.errstate(over="ignore")
 def central_moments(U, V):
     """Return mean, variance, and third and fourth central moments of the distribution.
 
@@ -48,6 +51,7 @@ def central_moments(U, V):
     return _truncnorm.moments(U, V, 0.0, end, n=4)[1:]
 
 
+@np.errstate(over="ignore")
 def sample(U, V, rng):
     """Draw from the distribution, by inversion of its distribution function."""
     xp, z, V = _standard(U, V)
