@@ -115,8 +115,9 @@ class DensityModel(
     @property
     def _density_of_rows(self):
         """``density_`` with the sampler of rows with missing values."""
-        rng = make_rng(self._evaluation_seed, self.machine_.weights[0])
-        return replace(self.density_, sampler=lambda: sampler_given(self, "auto", rng))
+        density = self.density_
+        rng = make_rng(self._evaluation_seed, density.machine.weights[0])
+        return replace(density, sampler=lambda: sampler_given(self, "auto", rng))
 
     @property
     def _log_volume(self):
