@@ -20,7 +20,7 @@ class Chains(NamedTuple):
     layers: tuple
 
 
-CHAIN_STARTS = ("persistent", "weighted", "tempered", "data", "noise", "annealed")
+CHAIN_STARTS = ("persistent", "balanced", "weighted", "tempered", "data", "noise", "annealed")
 """Where chains start for each batch in learning."""
 
 
@@ -38,10 +38,12 @@ class Sampler(InferenceMethod):
         Number of chains in training. None is 400 for "weighted" and "tempered" chains, and
         otherwise ``batch_size`` of the estimator, or the number of rows if that is smaller. With
         ``start="data"`` there is one chain for each row of the batch.
-    start : {"persistent", "weighted", "tempered", "data", "noise", "annealed"} or None, \
-            default=None
+    start : {"persistent", "balanced", "weighted", "tempered", "data", "noise", "annealed"} or \
+            None, default=None
         Where the chains start for each mini-batch in training. "persistent": where they last ended
-        (persistent contrastive divergence). "weighted": the same, with importance weights that are
+        (persistent contrastive divergence). "balanced": the same, but where chains overlap since
+        they do not mix between modes, they are resampled with chains from data and noise, so that
+        the modes get the right probabilities. "weighted": with importance weights that are
         updated as the model changes, so that modes get the right probabilities even if the chains
         do not mix. "tempered": where they last ended, after exchanges with samples of earlier
         models of the same training (parallel trajectory tempering). "data": at the rows of the

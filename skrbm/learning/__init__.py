@@ -1,5 +1,6 @@
 """Training: model phases, optimizers, step length, early stopping and the loop over epochs."""
 
+from ._balanced import BalancedPhase
 from ._chains import (
     GRADIENTS,
     AnnealedPhase,
@@ -44,7 +45,10 @@ from ._tracking import LogPartitionTracker
 from ._training import Progress, Training
 from ._weighted import WeightedPhase
 
-_PHASES = ChainPhase, DataPhase, NoisePhase, AnnealedPhase, TemperedPhase, WeightedPhase
+_PHASES = (
+    *(ChainPhase, BalancedPhase, WeightedPhase, TemperedPhase),
+    *(DataPhase, NoisePhase, AnnealedPhase),
+)
 CHAINS = {phase.start: phase for phase in _PHASES}
 """Model phases by Markov chains, by the name of where these start."""
 

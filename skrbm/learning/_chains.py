@@ -131,8 +131,8 @@ class ChainPhase(ModelPhase):
         """Return the visible values of the first chains, and any further state."""
         return some_rows(X, n) if self.at_rows else self.noise_rows(machine, rng, n), None
 
-    def reviewed(self, machine, state, rng):
-        """Return the state from which a batch starts, for the machine after the last step."""
+    def reviewed(self, machine, state, X, rng):
+        """Return the state from which a batch X starts, for the machine after the last step."""
         return state
 
     def _chains(self, machine, state, X, rng):
@@ -140,7 +140,7 @@ class ChainPhase(ModelPhase):
         return self.sampler.resumed(machine, state.chains)
 
     def phases(self, machine, state, X, rng):
-        state, is_marginal = self.reviewed(machine, state, rng), self.gradient == "marginal"
+        state, is_marginal = self.reviewed(machine, state, X, rng), self.gradient == "marginal"
         n_steps, burn_in = self.sampler.n_steps, self.sampler.burn_in
         n_left_out = n_steps - 1 if burn_in is None else burn_in
         can_share = self._shared_phases is not None and self.sampler.ends_with_hidden_draw(machine)
@@ -213,7 +213,7 @@ class ChainPhase(ModelPhase):
         return state
 
     def advance(self, machine, state, X, rng):
-        state = self.reviewed(machine, state, rng)
+        state = self.reviewed(machine, state, X, rng)
         chains = self._chains(machine, state, X, rng)
         return state._replace(
             chains=sample(self.sampler, machine, chains, rng, self.sampler.n_steps)

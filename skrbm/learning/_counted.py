@@ -51,7 +51,7 @@ class CountedPhase(ChainPhase):
         hidden = _hidden_given(machine, field, lengths, rng)
         return rows, Bridge(hidden, lengths)
 
-    def reviewed(self, machine, state, rng):
+    def reviewed(self, machine, state, X, rng):
         (rows, hidden), bridge = state.chains.layers, state.more
         xp, n = namespace(rows), rows.shape[0]
         lengths = xp.concat([machine.units[0].totals(rows), bridge.lengths], axis=0)

@@ -51,7 +51,7 @@ class TemperedPhase(FollowingPhase):
         ladder = ladder_of(machine.copy(), rng, visible=base, **options)
         return ladder.last(n, rng), Tempered(ladder)
 
-    def reviewed(self, machine, state, rng):
+    def reviewed(self, machine, state, X, rng):
         """Propose samples of the last rung to chains, and add a rung where few are accepted."""
         rows, tempered = self.visible(state), state.more
         n, ladder = rows.shape[0], tempered.ladder

@@ -41,7 +41,7 @@ class WeightedPhase(FollowingPhase):
         energies = _energies(machine, rows, condition(machine, rows))
         return rows, Weighted(0.0 * energies, energies)
 
-    def reviewed(self, machine, state, rng):
+    def reviewed(self, machine, state, X, rng):
         """Return the state with the weights of a machine, resampled if few rows are effective."""
         rows = state.chains.layers[0]
         xp, n, given = namespace(rows), rows.shape[0], condition(machine, rows)

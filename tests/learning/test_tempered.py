@@ -52,7 +52,7 @@ def test_a_batch_of_adjusted_langevin_chains_does_so_too(Sampler):
     sampler = Sampler(0.5, adjust_after=0)
     machine, state, rng = in_equilibrium(("gaussian", "bernoulli"), sampler)
     phase = CHAINS["tempered"](replace(sampler, n_steps=2))
-    state = phase.reviewed(machine, state, rng)
+    state = phase.reviewed(machine, state, None, rng)
     assert_joint_distribution(Exact(machine), state.chains.layers)
     state, _, _ = phase.phases(machine, state, state.chains.layers[0][:10], rng)
     assert_joint_distribution(Exact(machine), state.chains.layers)
@@ -64,7 +64,7 @@ def test_a_batch_leaves_the_distribution_invariant(kinds):
     """Exchanges with a machine near by, a sweep, and the draw of the hidden units."""
     machine, state, rng = in_equilibrium(kinds)
     phase, chains = CHAINS["tempered"](Gibbs()), state.chains
-    state = phase.reviewed(machine, state, rng)
+    state = phase.reviewed(machine, state, None, rng)
     assert 0.5 < state.more.exchange < 0.99 and state.more.n_steps == 6
     assert_joint_distribution(Exact(machine), state.chains.layers)
     state, _, _ = phase.phases(machine, state, chains.layers[0][:10], rng)
@@ -77,7 +77,7 @@ def test_a_new_rung_where_exchanges_are_rare():
     tempered, rng = tempered_of(first, 4000), make_rng(0, first.weights[0])
     zeros = np.zeros((4000, 6))  # a mode only
     chains = Gibbs().state_at(machine, zeros, rng)
-    state = CHAINS["tempered"](Gibbs()).reviewed(machine, Run(chains, more=tempered), rng)
+    state = CHAINS["tempered"](Gibbs()).reviewed(machine, Run(chains, more=tempered), None, rng)
     rows, after = state.chains.layers[0], state.more
     assert after.exchange < 0.3 and len(after.ladder) == 2 and after.n_steps == 0
     assert after.ladder.machines[-1] is not machine

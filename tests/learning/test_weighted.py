@@ -86,7 +86,7 @@ PHASE = CHAINS["weighted"](Gibbs())
 
 def reweighted(machine, rows, state, rng):
     """Rows and weights of chains for a machine that has changed."""
-    found = PHASE.reviewed(machine, Run(Chains((rows, None)), more=state), rng)
+    found = PHASE.reviewed(machine, Run(Chains((rows, None)), more=state), None, rng)
     return found.chains.layers[0], found.more
 
 
