@@ -19,7 +19,7 @@ from ..arrays import (
     namespace,
     to_numpy,
 )
-from ..inputs import canonical, check_unmasked, joined_values, missing_values, split_missing
+from ..inputs import canonical, check_container, joined_values, missing_values, split_missing
 from ..units import Bernoulli, Categorical, Theta
 
 
@@ -104,7 +104,7 @@ def check_targets(y, X, owner, *, labels_missing=False, unlabelled=None):
     """
     if y is None:
         raise ValueError(f"{owner} requires y to be passed, but the target y is None")
-    check_unmasked(y, "y")
+    check_container(y, "y")
     dtype = str(getattr(y, "dtype", "")).lower()
     if sp.issparse(y):
         y = canonical(sp.csr_array(y))  # entries of one place are summed

@@ -18,7 +18,7 @@ from ._check_data import (
 from ._coordinates import Coordinates, filled, varies
 from ._frames import (
     FrameOfNumbers,
-    check_unmasked,
+    check_container,
     columns_of,
     in_library,
     is_frame,

@@ -11,7 +11,7 @@ from .._checks import check_observed
 from ..arrays import as_like, cast, has_missing, is_foreign, namespace, value_range, working_dtype
 from ..exceptions import DataRangeWarning
 from ._blocks import CheckedBlocks, find_blocks
-from ._frames import check_table, column_of, is_frame
+from ._frames import check_container, check_table, column_of, is_frame
 
 _ENCODES_TEXT_BY = "use TabularRBM, which takes tables of numbers and categories, or encode them"
 
@@ -210,6 +210,7 @@ def check_squares(rows):
 
 def check_rows(name, X, n_columns, place, side="visible"):
     """Return X as finite dense rows of the given width, in the library and dtype of ``place``."""
+    check_container(X, name)
     if not is_foreign(X):
         X = check_array(
             X.toarray() if sp.issparse(X) else X,

@@ -38,7 +38,7 @@ def columns_of(estimator, X, *, reset=False):
 
 def is_frame(X):
     """Whether X is a pandas or polars DataFrame."""
-    return hasattr(X, "columns") and hasattr(X, "dtypes")
+    return all(hasattr(X, name) for name in ("shape", "columns", "dtypes"))  # not a LazyFrame
 
 
 def library_of(X):
@@ -56,11 +56,9 @@ def check_table(X):
     """Raise an error if X is a table with values that are neither numbers nor labels.
 
     ValueError is raised for complex numbers, dates and times, masked values and duplicate column
-    names, and TypeError for nested values and for a polars LazyFrame.
+    names, and TypeError for nested values, for a polars LazyFrame and for a dict.
     """
-    if type(X).__name__ == "LazyFrame":
-        raise TypeError("X is a LazyFrame, which has no values yet; pass X.collect()")
-    check_unmasked(X)
+    check_container(X)
     columns = ()
     if is_frame(X):
         names, counts = np.unique([repr(name) for name in X.columns], return_counts=True)
@@ -103,8 +101,12 @@ def _is_unusual(kind):
     return (is_time or is_complex) and kind.__name__ != "NaTType"
 
 
-def check_unmasked(X, name="X"):
-    """Raise ValueError if X is a masked array with masked values."""
+def check_container(X, name="X"):
+    """Raise TypeError if X is a LazyFrame or a dict, and ValueError if it has masked values."""
+    if type(X).__name__ == "LazyFrame":
+        raise TypeError(f"{name} is a LazyFrame, which has no values yet; pass {name}.collect()")
+    if type(X) is dict:  # a sparse matrix in DOK format is one of a subclass
+        raise TypeError(f"{name} is a dict; pass an array or a DataFrame")
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise ValueError(f"{name} has masked values; use {name}.astype(float).filled(np.nan)")
 

@@ -30,6 +30,7 @@ from ..arrays import (
 )
 from ._blocks import RowBlocks
 from ._check_data import check_held, check_range, check_squares, into_support
+from ._frames import check_container
 
 _HASHED_ROWS = 1000  # that are dense together
 _SEED = 20160620  # of the order of the distinct rows, the same in all fits
@@ -342,6 +343,7 @@ def check_weights(sample_weight, X):
         return None
     if isinstance(X, RowBlocks):
         raise ValueError("sample_weight is not supported for data that are read in blocks")
+    check_container(sample_weight, "sample_weight")
     weights = _check_sample_weight(
         to_numpy(sample_weight) if hasattr(sample_weight, "__dlpack__") else sample_weight,
         np.empty((X.shape[0], 1)),
