@@ -30,6 +30,9 @@ all of them, given as JSON. The works are:
   and 5 % of the bits flipped; 500 training and 500 test rows;
 - "six-groups": 40 bits in six clusters with shares from 0.05 to 0.3, with 2 % of the bits flipped;
   16 hidden units;
+- "wide-groups-200", "wide-groups-600": 200 and 600 bits in six clusters with 5 % of the bits
+  flipped, 1500 training rows, 32 hidden units, by ``RBM`` with default chains and with
+  ``Gibbs(start="balanced")``;
 - "short-fit": seconds of 3 epochs with 256 hidden units, divided by those of a fit with default
   settings, on the bits of "digits-72".
 
@@ -73,6 +76,7 @@ from threadpoolctl import threadpool_limits
 from skrbm import RBM, CategoricalRBM, TabularRBM
 from skrbm.arrays import to_numpy
 from skrbm.evaluation import SMC, bracket
+from skrbm.inference import Gibbs
 
 TABLES = "baudio", "jester", "plants", "nltcs", "dna"
 PARAMS = {}  # of all machines
@@ -182,17 +186,25 @@ def groups(n):
     yield work
 
 
-def six_groups():
-    """Six clusters of unequal shares: 40 bits with 2 % flips."""
+def six_groups(name="six-groups", n=40, flips=0.02, sizes=(3000, 2000), n_hidden=16, **params):
+    """Six clusters of unequal shares: n bits, some of them flipped."""
     rng, shares = np.random.default_rng(0), np.array([0.3, 0.25, 0.2, 0.12, 0.08, 0.05])
-    centres = rng.random((6, 40)) < 0.5
-    X = centres[rng.choice(6, 5000, p=shares)] ^ (rng.random((5000, 40)) < 0.02)
-    train, test = X[:3000], X[3000:]
+    centres, n_rows = rng.random((6, n)) < 0.5, sum(sizes)
+    X = centres[rng.choice(6, n_rows, p=shares)] ^ (rng.random((n_rows, n)) < flips)
+    train, test = np.split(X, sizes[:1])
     n_flips = (test[:, None, :] ^ centres).sum(axis=2)
-    log_p = logsumexp(n_flips * np.log(0.02) + (40 - n_flips) * np.log(0.98), axis=1, b=shares)
-    work = of_bits("six-groups", train, test, 16)
+    log_p = logsumexp(n_flips * np.log(flips) + (n - n_flips) * np.log(1 - flips), axis=1, b=shares)
+    work = of_bits(name, train, test, n_hidden, **params)
     work.beside["truth"] = log_p.mean()
     yield work
+
+
+def wide_groups(n):
+    """Six clusters of n bits with 5 % flips, by the default chains and by balanced ones."""
+    sizes = {"n": n, "flips": 0.05, "sizes": (1500, 500), "n_hidden": 32}
+    yield from six_groups(f"wide-groups-{n}", **sizes)
+    balanced = Gibbs(start="balanced")
+    yield from six_groups(f"wide-groups-{n}, balanced", **sizes, inference=balanced)
 
 
 def of_independent_columns(train, test):
@@ -392,6 +404,7 @@ WORKS = {
     "made-mushroom": mushroom,
     **{f"groups-{n}": partial(groups, n) for n in (30, 60)},
     "six-groups": six_groups,
+    **{f"wide-groups-{n}": partial(wide_groups, n) for n in (200, 600)},
     "short-fit": None,
 }
 

@@ -356,9 +356,9 @@ class DensityModel(
         method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
             Block Gibbs sampling, or :class:`skrbm.inference.Tempering` along the ladder of the fit
             or one built by annealing. "auto" is "tempering" after a fit with ``start="tempered"``,
-            and in models of at most 32,768 weights whose chains do not mix; otherwise "gibbs". Of
-            the rows of ``given``, "auto" draws those exactly for which sums over the hidden or the
-            missing units take no longer than a Gibbs chain.
+            and in models of at most 32,768 weights whose chains do not mix; otherwise "gibbs".
+            With ``given``, "auto" draws a row exactly if summing over its hidden or missing units
+            takes no longer than a Gibbs chain.
         random_state : int, RandomState instance or None, default=None
 
         Returns

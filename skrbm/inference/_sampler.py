@@ -41,9 +41,9 @@ class Sampler(InferenceMethod):
     start : {"persistent", "balanced", "weighted", "tempered", "data", "noise", "annealed"} or \
             None, default=None
         Where the chains start for each mini-batch in training. "persistent": where they last ended
-        (persistent contrastive divergence). "balanced": the same, but where chains overlap since
-        they do not mix between modes, they are resampled with chains from data and noise, so that
-        the modes get the right probabilities. "weighted": with importance weights that are
+        (persistent contrastive divergence). "balanced": the same, but chains that stay in their
+        modes are resampled together with new ones from data and noise, so that the modes get the
+        right probabilities (NumPy arrays only). "weighted": with importance weights that are
         updated as the model changes, so that modes get the right probabilities even if the chains
         do not mix. "tempered": where they last ended, after exchanges with samples of earlier
         models of the same training (parallel trajectory tempering). "data": at the rows of the

@@ -22,7 +22,7 @@ from ._chains import ChainPhase
 _STARTS, _SWEEPS = 32, 3  # chains from each kind of starts that are proposed, and their sweeps
 _OVERLAP = 0.1  # mean share of the other chains in proposals below which weights say nothing
 _EQUAL = 0.9  # effective part of the chains above which they are not resampled
-_SMOOTHINGS = 2
+_SMOOTHINGS = 2  # averages of weights over the rows of a mode
 _SOON, _LATE = 2, 32  # steps to the next comparison if chains overlap, and at most if they do not
 
 
@@ -44,10 +44,13 @@ class BalancedPhase(ChainPhase):
     for_ranks = False
     one_hidden_layer = True
 
+    def init(self, machine, rng, n, X):
+        if is_foreign(X):
+            raise ValueError("balanced chains support NumPy arrays only; use start='weighted'")
+        return super().init(machine, rng, n, X)
+
     def reviewed(self, machine, state, X, rng):
         """Return the state with resampled chains, if this is due and they are out of balance."""
-        if is_foreign(X):  # recorded steps are all the same
-            return state
         wait = Wait() if state.more is None else state.more
         if wait.n_steps > 0:
             return state._replace(more=wait._replace(n_steps=wait.n_steps - 1))
@@ -113,6 +116,7 @@ class Proposals(NamedTuple):
 
 
 def _proposals(machine, upper, hidden, rng):
+    """Draw the visible values of rows of hidden values; ``upper`` is the machine turned over."""
     visible, above = machine.units
     theta = condition(upper, hidden)
     rows = visible.sample(theta, rng)
@@ -123,10 +127,10 @@ def _proposals(machine, upper, hidden, rng):
 
 
 def _weights(proposals):
-    """Return the importance weights of proposals as draws from the mean of p(v | h), sum 1.
+    """Return the importance weights of proposals as draws from the mean of p(v | h).
 
-    Weights are averaged over rows that were likely drawn given the same hidden values, which are
-    those of a mode.
+    They sum to 1, and are averaged over rows that are likely given the same hidden values, which
+    are the rows of a mode.
     """
     log_p = proposals.log_conditionals()
     log_q = logsumexp(log_p, axis=1)
