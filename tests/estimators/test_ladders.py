@@ -144,10 +144,10 @@ def tilted_modes(n_idle=0, seed=0):
 
 
 def exact_means(bits, field=0.0):
-    """Means of the visible and the hidden units, which know ``bits`` and have a further field.
+    """Means of the visible and the hidden units given ``bits``, with ``field`` added to the biases.
 
-    By a sum over the four hidden units. Also returns the probability of the mode of ones, and the
-    log of the sum.
+    They are summed over the four hidden units. Also returns the probability of the mode of ones,
+    and the logarithm of the sum.
     """
     rbm, known = tilted_modes(), ~np.isnan(bits)
     H = all_rows(4)
@@ -190,7 +190,7 @@ def test_draws_and_means_given_bits_reach_modes_that_gibbs_sampling_does_not(n_i
 
 @LAW
 def test_hidden_means_given_bits():
-    """They are exact, or by 12 chains off by less than 6 standard errors with odds of 1e-4."""
+    """They are exact, or by 12 chains off by 6 standard errors with a probability of 1e-4."""
     _, exact, _, _ = exact_means(GIVEN)
     assert_allclose(tilted_modes().transform(GIVEN[None])[0], exact, rtol=1e-9)
     found = np.stack([tilted_modes(26, s).transform(GIVEN[None])[0, :4] for s in range(12)])
@@ -200,7 +200,7 @@ def test_hidden_means_given_bits():
 
 @LAW
 def test_likelihoods_of_known_bits_are_sums_over_all_modes():
-    """Off by less than 5 standard errors of 0.1 with odds of 2e-5 each (Student, 31 degrees)."""
+    """An error of 5 standard errors of 0.1 has a probability of 2e-5 (Student, 31 degrees)."""
     for known in ([], KNOWN, [0, 1, 2, 17]):
         bits = np.full(N_COLUMNS, np.nan)
         bits[known] = np.array(known) < 9

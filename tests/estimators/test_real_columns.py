@@ -153,7 +153,7 @@ def test_columns_that_are_too_far_from_0_for_their_dtype_warn(visible):
     ids=lambda model: getattr(model, "visible", "gaussian_bernoulli"),
 )
 def test_columns_whose_scale_is_unknown_warn(model):
-    """Other values would cost millions of nats, without a word."""
+    """Other values have log-densities of minus millions of nats."""
     X = pd.DataFrame(np.random.default_rng(0).random((50, 3)), columns=list("abc"))
     with warnings.catch_warnings():
         warnings.simplefilter("error", DataRangeWarning)

@@ -21,7 +21,7 @@ PHASE = CHAINS["balanced"](Gibbs())
 
 
 def two_modes(kind):
-    """A machine of mostly low and mostly high values, with shares of about 0.2 and 0.8."""
+    """A machine of mostly low and mostly high values, with shares of about 0.15 and 0.85."""
     W = np.full((4, 8), 2.5 if kind is Bernoulli else 0.6)
     tilt, centre = (0.25, 1.0) if kind is Bernoulli else (0.1, 0.0)
     field, hidden = tilt - centre * W.sum(axis=0) / 2, -centre * W.sum(axis=1) / 2
@@ -30,9 +30,9 @@ def two_modes(kind):
 
 @pytest.mark.parametrize("kind", [Bernoulli, Spin])
 def test_modes_without_chains_get_their_shares(kind):
-    """All chains begin in the rare mode. Then shares are averaged over 100 comparisons.
+    """All chains start in the rare mode; 10 comparisons later, shares are averaged over 100.
 
-    Their standard deviation over 30 seeds is below 0.005; 6 of these are allowed.
+    Over 30 seeds their standard deviation was at most 0.004; 6 of these are allowed.
     """
     machine, rng = two_modes(kind), make_rng(0, np.ones(1))
     low, high = kind.values
@@ -48,7 +48,7 @@ def test_modes_without_chains_get_their_shares(kind):
         state = PHASE.reviewed(machine, state._replace(more=None), X, rng)
         if step >= 10:
             shares.append(np.mean(state.chains.layers[0].mean(axis=1) > middle))
-    assert abs(np.mean(shares) - truth) < 0.03
+    assert abs(np.mean(shares) - truth) < 0.024
 
 
 def test_chains_that_mix_are_left_as_they_are():
