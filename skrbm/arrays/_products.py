@@ -19,6 +19,8 @@ _SPARSE_BLOCK = 2**17  # numbers of a sparse product that is added; many need ne
 _GEMM = {np.dtype(np.float32): sgemm, np.dtype(np.float64): dgemm}
 
 
+# BLAS reads a little beyond short rows, and may flag what it finds there, though no result has it.
+@np.errstate(invalid="ignore")
 def matmul(X: Array, A: Array) -> Array:
     """X @ A for a dense or a sparse X; the result is dense.
 

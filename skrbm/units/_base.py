@@ -98,8 +98,7 @@ def log_weight(theta: Theta, X: Array) -> Array:
     def products(X: Array, part: Array) -> Array:
         if part.ndim > 1:  # each row has its own
             return row_sums(X * part)
-        with np.errstate(invalid="ignore"):  # BLAS may flag products of finite numbers
-            return cast(matmul(X, part), namespace(part).float64)
+        return cast(matmul(X, part), namespace(part).float64)
 
     total = products(X, theta.field)
     if theta.precision is not None:
