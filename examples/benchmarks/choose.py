@@ -149,8 +149,11 @@ def missing():
 
     def wrong(imputer):
         imputer.fit(holes)
-        filled = imputer.impute if isinstance(imputer, RBM) else imputer.transform
-        return 100 * ((filled(holes_test) > 0.5) != (X_test > 0.5))[lost].mean()
+        if isinstance(imputer, RBM):
+            filled = imputer.impute(holes_test, random_state=0)
+        else:
+            filled = imputer.transform(holes_test)
+        return 100 * ((filled > 0.5) != (X_test > 0.5))[lost].mean()
 
     for name, imputer in {
         "RBM()": RBM(random_state=0),
