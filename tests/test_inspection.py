@@ -295,3 +295,6 @@ def test_branches_of_a_tree_are_drawn_over_their_rows():
     assert places == [(1.5, 0), (0.5, 1), (2.5, 1), (0.5, 2), (2.0, 2), (3.0, 2)]
     with pytest.raises(ValueError, match="y has"):
         SolutionTreeDisplay.from_tree(SolutionTree((), labels), ["a"])
+    for epochs in (3, [1, 2]):
+        with pytest.raises(ValueError, match="epochs has shape"):
+            SolutionTreeDisplay.from_tree(SolutionTree((), labels), epochs=epochs)

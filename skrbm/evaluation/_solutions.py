@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -293,9 +294,16 @@ def solution_tree(models, X, method="auto", *, unique_tol=1e-2):
     >>> tree.labels.shape
     (10, 100)
     """
+    if not isinstance(models, Iterable):
+        raise ValueError(f"models must be a sequence of models, got {type(models).__name__}")
     models = list(models)
     if not models:
         raise ValueError("models must contain at least one model")
+    densities = [density_of(model) for model in models]
+    sizes = {density.machine.n_units[0] for density in densities}
+    if len(sizes) > 1:
+        raise ValueError(f"models must have the same visible units, got {sorted(sizes)} of them")
+    densities[-1].visible(X, "X")  # an error of it names X
     levels, labels, starts = [], [], X
     for model in reversed(models):
         found = solutions(model, method, starts, unique_tol=unique_tol)

@@ -41,9 +41,9 @@ class SolutionTreeDisplay:
         n_levels, n_samples = tree.labels.shape
         if y is not None and len(y := column_or_1d(to_numpy(y))) != n_samples:
             raise ValueError(f"y has {len(y)} entries, but the tree has {n_samples} rows")
-        if epochs is not None and len(epochs) != n_levels:
+        if epochs is not None and np.shape(epochs) != (n_levels,):
             raise ValueError(
-                f"epochs has {len(epochs)} entries, but the tree has {n_levels} levels"
+                f"epochs has shape {np.shape(epochs)}, but the tree has {n_levels} levels"
             )
         return cls(tree, y, epochs).plot(**plot_params)
 

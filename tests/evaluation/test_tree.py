@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from numpy.testing import assert_array_equal
 from scipy.linalg import block_diag
 
@@ -44,5 +45,19 @@ def test_rows_that_do_not_converge_are_in_no_branch(monkeypatch):
         return SimpleNamespace(labels=np.array(next(labels)), visible_means=None)
 
     monkeypatch.setattr(_solutions, "solutions", solved)
-    tree = solution_tree([None, None], CORNERS[:4])
+    tree = solution_tree([blocks(0.5, n=2)] * 2, CORNERS[:4])
     assert_array_equal(tree.labels, [[1, -1, 0, -1], [0, -1, 1, 2]])
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        (blocks(0.5), "models must be a sequence of models, got Machine"),
+        ([], "at least one model"),
+        ([blocks(0.5), blocks(0.5, n=3)], r"the same visible units, got \[3, 4\] of them"),
+        ([blocks(0.5, n=3)], "X has 4 columns, but the model has 3 visible units"),
+    ],
+)
+def test_wrong_models(models, message):
+    with pytest.raises(ValueError, match=message):
+        solution_tree(models, np.zeros((2, 4)))
