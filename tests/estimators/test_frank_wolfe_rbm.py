@@ -78,6 +78,15 @@ def test_a_weak_penalty_leads_to_units_of_moderate_weights(alpha):
     assert p @ (np.log(p) - law(fw, V)) < 0.2
 
 
+@pytest.mark.parametrize("inference", ["gibbs", "exact"])
+def test_steps_of_one_over_t_are_whole_for_every_penalty(inference):
+    X = np.repeat(np.random.default_rng(0).integers(2, size=(200, 6)), 2, axis=1)
+    params = {"step": "1/t", "early_stopping": False, "inference": inference, "random_state": 0}
+    for alpha in (1e-4, 1e-3):
+        fw = FrankWolfeRBM(2, alpha=alpha, **params).fit(X)
+        assert_array_equal(fw.multiplicities_, [1.0, 1.0])
+
+
 @pytest.mark.law
 def test_growth_ends_where_the_duality_gap_says_that_nothing_is_better(monkeypatch):
     """With all else held, a longer run adds less than the gap, which is below tol."""

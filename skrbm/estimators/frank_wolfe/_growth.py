@@ -106,9 +106,12 @@ def best_step(slope, change, rows, *, low=0.0, high=1.0, min_ess=0.0):
     ``min_ess``.
     """
 
+    possible = rows.weights > 0  # exact probabilities can underflow where the change is largest
+    known, weights = change[possible], rows.weights[possible]
+
     def derivative(step):
-        p = np.exp(step * change - (step * change).max())
-        return slope - rows.mean(p * change) / rows.mean(p)
+        p = weights * np.exp(step * known - (step * known).max())
+        return slope - (p @ known) / p.sum()
 
     def excess(step):
         return effective_part(step * change) - min_ess
@@ -309,7 +312,9 @@ class Growth:
             high = 1.0 if self.total is None else 1.0 / (self.n_insertions + 1)
         min_ess = self.model.min_ess
         self.samples = self.model.sweep(self.mixture)  # new ones, since the old ones chose the line
-        for _ in range(_MAX_PARTS):
+        for part in range(_MAX_PARTS):
+            if is_whole and part == _MAX_PARTS - 1:
+                min_ess = 0.0  # the rest at once
             slope, change, shift = self._effects(line)
             bounds = {"low": min(line.low - done, 0.0), "high": high - done}
             slope, rows = np.inf if is_whole else slope, self.samples[1]
