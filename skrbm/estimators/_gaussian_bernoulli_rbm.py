@@ -198,9 +198,11 @@ class GaussianBernoulliRBM(BaseRBM):
     Notes
     -----
     The settings of the paper on MNIST are ``n_components=4096``, ``batch_size=512``,
-    ``n_iter=3000``, the default optimizer and learning rate, and inference by
-    ``GibbsLangevin(step_size=0.04, n_steps=100, burn_in=0, adjust_after=None,
-    step_scale="mean_variance")``.
+    ``n_iter=3000``, ``gradient="joint"``, ``init="normal"``, the default optimizer and learning
+    rate, and inference by ``GibbsLangevin(step_size=0.04, n_steps=100, burn_in=0,
+    adjust_after=None, step_scale="mean_variance")``. The code of [1]_ also has
+    ``temperature=512`` in this sampler and ``standardize=False``, with all pixels scaled by one
+    mean and one standard deviation.
 
     References
     ----------

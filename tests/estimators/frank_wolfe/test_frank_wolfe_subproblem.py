@@ -108,6 +108,14 @@ def test_the_solution_has_no_slope():
     assert value == pytest.approx(min(alone), abs=1e-12)
 
 
+def test_best_step_where_the_largest_change_has_no_probability():
+    rows = WeightedRows(np.eye(3), np.array([0.5, 0.5, 0.0]))
+    change = np.array([0.0, 1.0, 2000.0])
+    assert best_step(np.inf, change, rows) == (1.0, False)
+    step, is_cut = best_step(0.6, change, rows)
+    assert step == pytest.approx(np.log(1.5)) and not is_cut
+
+
 @pytest.mark.law
 @pytest.mark.parametrize("weighted", [False, True])
 def test_best_step(weighted):
