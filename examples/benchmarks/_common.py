@@ -146,6 +146,15 @@ def data_folder():
     return Path(folder) if folder else None
 
 
+def data_file(folder, name):
+    """Return the path of a file in a subfolder of SKRBM_DATA; ends the script if there is none."""
+    root = data_folder()
+    if root is None or not (root / folder / name).is_file():
+        place = "SKRBM_DATA is not set" if root is None else f"{root} has no {folder}/{name}"
+        sys.exit(f'{place}; see "Data sets" in doc/evidence.rst')
+    return root / folder / name
+
+
 def _idx(path, offset):
     return np.frombuffer(gzip.open(path).read(), np.uint8, offset=offset)
 
@@ -173,19 +182,19 @@ def mnist(part, n=None, threshold=127):
 def fashion_mnist(part, n=None):
     """Return Fashion-MNIST's "train" or "test" images, thresholded, which SKRBM_DATA has."""
     name = {"train": "train", "test": "t10k"}[part]
-    X = _idx(data_folder() / "fashion-mnist" / f"{name}-images-idx3-ubyte.gz", 16)
+    X = _idx(data_file("fashion-mnist", f"{name}-images-idx3-ubyte.gz"), 16)
     return (X.reshape(-1, 784)[:n] > 127).astype(np.uint8)
 
 
 def debd(name, part):
     """Return "train", "valid" or "test" rows of a set of binary columns, which SKRBM_DATA has."""
-    packed = np.load(data_folder() / "debd" / f"{name}.npz")
+    packed = np.load(data_file("debd", f"{name}.npz"))
     return np.unpackbits(packed[part], axis=1)[:, : int(packed["n_columns"])]
 
 
 def published_machine():
     """Return the CD25 machine of Salakhutdinov and Murray (784 x 500), which SKRBM_DATA has."""
-    p = np.load(data_folder() / "rbm-reference" / "rbm_cd25_500.npz")
+    p = np.load(data_file("rbm-reference", "rbm_cd25_500.npz"))
     arrays = (p["W"].T, p["hbias"].ravel(), p["vbias"].ravel())
     arrays = [array.astype(np.float32) for array in arrays]
     return skrbm.BernoulliRBM.from_parameters(*arrays, random_state=0)  # annealing has its starts

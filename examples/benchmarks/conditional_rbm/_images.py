@@ -11,7 +11,7 @@ from scipy.io import loadmat
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from _common import data_folder, mnist, progress
+from _common import data_file, mnist, progress
 
 from skrbm import ConditionalRBM
 from skrbm.inference import Gibbs
@@ -81,7 +81,7 @@ def load(dataset, task, train_size=None, seed=0):
         train, test = mnist("train")[0], mnist("test")[0]
         parts = train[:50000], train[50000:], test
     else:
-        path = data_folder() / "caltech101-silhouettes" / "caltech101_silhouettes_28_split1.mat"
+        path = data_file("caltech101-silhouettes", "caltech101_silhouettes_28_split1.mat")
         data = loadmat(path)
         parts = [data[f"{part}_data"] for part in ("train", "val", "test")]
     rng = np.random.default_rng(seed)

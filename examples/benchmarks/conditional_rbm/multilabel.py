@@ -28,7 +28,7 @@ from sklearn.preprocessing import StandardScaler
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from _common import data_folder, heading, table
+from _common import data_file, heading, table
 
 from skrbm import ConditionalRBM
 from skrbm.learning import SGD
@@ -51,7 +51,7 @@ def contenders():
 
 def load(name):
     """Return float32 features and labels of the training and of the test part."""
-    parts = np.load(data_folder() / "multilabel-mulan" / f"{name}.npz")
+    parts = np.load(data_file("multilabel-mulan", f"{name}.npz"))
     X, X_test = (parts[f"X_{part}"].astype(np.float32) for part in ("train", "test"))
     return X, parts["Y_train"].astype(int), X_test, parts["Y_test"].astype(int)
 

@@ -29,7 +29,7 @@ from sklearn.linear_model import LogisticRegression
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from _common import data_folder, heading, mnist, progress, table
+from _common import data_file, heading, mnist, progress, table
 
 from skrbm import RBM, FrankWolfeRBM
 from skrbm.arrays import Columns
@@ -44,7 +44,7 @@ EPOCHS = {"caltech": 400, "mnist": 200}
 def dataset(name, scale):
     """Return (X, y) for training, validation and test, float32."""
     if name == "caltech":
-        path = data_folder() / "caltech101-silhouettes" / "caltech101_silhouettes_28_split1.mat"
+        path = data_file("caltech101-silhouettes", "caltech101_silhouettes_28_split1.mat")
         d = loadmat(path)
         parts = [
             (d[f"{part}_data"], d[f"{part}_labels"].ravel()) for part in ("train", "val", "test")

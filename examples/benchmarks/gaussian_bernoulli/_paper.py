@@ -8,12 +8,11 @@ from scipy.linalg import eigh
 from sklearn.neural_network import MLPClassifier
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from _common import _idx, data_folder, heading, mnist, progress, table, timed
+from _common import _idx, data_file, heading, mnist, progress, table, timed
 
 __all__ = [
     "SAMPLERS",
     "FrechetDistance",
-    "data_folder",
     "filters",
     "heading",
     "images",
@@ -40,9 +39,9 @@ def images(name, part, n=None):
     if name == "mnist":
         X, y = mnist(part, n, threshold=None)
         return X.astype(np.float32), y
-    folder, stem = data_folder() / name, {"train": "train", "test": "t10k"}[part]
-    X = _idx(folder / f"{stem}-images-idx3-ubyte.gz", 16).reshape(-1, 784)
-    return X[:n].astype(np.float32), _idx(folder / f"{stem}-labels-idx1-ubyte.gz", 8)[:n]
+    stem = {"train": "train", "test": "t10k"}[part]
+    X = _idx(data_file(name, f"{stem}-images-idx3-ubyte.gz"), 16).reshape(-1, 784)
+    return X[:n].astype(np.float32), _idx(data_file(name, f"{stem}-labels-idx1-ubyte.gz"), 8)[:n]
 
 
 class FrechetDistance:

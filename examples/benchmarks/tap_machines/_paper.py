@@ -8,7 +8,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from _common import PLAIN, data_folder, heading, mnist, progress, table
+from _common import PLAIN, data_file, heading, mnist, progress, table
 
 from skrbm import TAPRBM
 from skrbm._schedules import SCHEDULES
@@ -58,11 +58,7 @@ def dataset(name, n=None):
         return mnist("test" if name.endswith("test") else "train", n)[0]
     if name == "real-mnist":
         return (mnist("train", n, threshold=None)[0] / 255).astype(np.float32)
-    if data_folder() is None:
-        raise SystemExit(
-            "the CBCL faces are read from the folder that SKRBM_DATA names; it is not set"
-        )
-    faces = np.load(data_folder() / "cbcl-faces" / "cbcl_faces_19x19.npz")["train_faces"]
+    faces = np.load(data_file("cbcl-faces", "cbcl_faces_19x19.npz"))["train_faces"]
     return (faces.reshape(len(faces), -1)[:n] / 255).astype(np.float32)
 
 
