@@ -32,7 +32,7 @@ all of them, given as JSON. The works are:
   16 hidden units;
 - "wide-groups-200", "wide-groups-600": 200 and 600 bits in six clusters with 5 % of the bits
   flipped, 1500 training rows, 32 hidden units, by ``RBM`` with default chains and with
-  ``Gibbs(start="balanced")``;
+  ``Gibbs(start="persistent")``;
 - "short-fit": seconds of 3 epochs with 256 hidden units, divided by those of a fit with default
   settings, on the bits of "digits-72".
 
@@ -200,11 +200,11 @@ def six_groups(name="six-groups", n=40, flips=0.02, sizes=(3000, 2000), n_hidden
 
 
 def wide_groups(n):
-    """Six clusters of n bits with 5 % flips, by the default chains and by balanced ones."""
+    """Six clusters of n bits with 5 % flips, by the default chains and by persistent ones."""
     sizes = {"n": n, "flips": 0.05, "sizes": (1500, 500), "n_hidden": 32}
     yield from six_groups(f"wide-groups-{n}", **sizes)
-    balanced = Gibbs(start="balanced")
-    yield from six_groups(f"wide-groups-{n}, balanced", **sizes, inference=balanced)
+    persistent = Gibbs(start="persistent")
+    yield from six_groups(f"wide-groups-{n}, persistent", **sizes, inference=persistent)
 
 
 def of_independent_columns(train, test):

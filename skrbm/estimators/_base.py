@@ -72,7 +72,6 @@ from ._training import (
 )
 
 _TOL = 0.01  # nats per row of validation that count as an improvement
-_LEAST_ROWS = 100  # of a fit that tries other chains if persistent ones do not mix
 _STEPS = 1000  # of a fit with n_iter="auto" at least
 _LEAST_EPOCHS, _ENOUGH_STEPS = 40, 4000  # beyond which more epochs than these gain little
 _STEPS_OF_JOINT = 3000  # the same where columns have a precision matrix, of many parameters
@@ -110,34 +109,29 @@ class BaseRBM(DensityModel):
         method = self._method()
         return method if isinstance(method, FixedPoint) else None
 
-    def _recipe(
-        self, rows=None, *, start="persistent", equations="data", may_switch=False, **options
-    ):
+    def _recipe(self, rows=None, *, start="persistent", equations="data", **options):
         """Return the :class:`Recipe`, for the rows of a first fit or to continue.
 
-        ``start`` and ``equations`` are the default starts of chains and of fixed points. With
-        ``may_switch`` other chains are tried if persistent ones do not mix. ``options`` are further
-        fields; unless ``parameters`` is among them, these are standardized by the columns.
+        ``start`` and ``equations`` are the default starts of chains and of fixed points. Chains
+        are balanced only where steps are as short as that requires, and columns have few values.
+        ``options`` are further fields; unless ``parameters`` is among them, these are standardized
+        by the columns.
         """
         check_scale_known(rows)
-        method, optimizer, fallbacks = self._method(), optimizer_of(self), ()
+        method, optimizer = self._method(), optimizer_of(self)
         if isinstance(method, FixedPoint):
             method.check_marginals()
             phase = FixedPointPhase(method, method.start or equations)
         else:
-            is_single = ranks().size == 1
-            default = start if is_single and not method.has_rungs else "persistent"
-            at_rows = self._starts_at_rows
-            phase = CHAINS[method.start or default](method, at_rows=at_rows)
-            is_free = is_single and method.start is None and not method.has_rungs
-            has_bits = self._units()[0].reach < inf  # others learn little by the steps of weights
-            if may_switch and is_free and has_bits and is_automatic(self):
-                names = "tempered", "weighted"
-                fallbacks = tuple(CHAINS[name](method, at_rows=at_rows) for name in names)
+            if ranks().size > 1 or method.has_rungs:
+                start = "persistent"
+            elif start == "balanced" and not (self._units()[0].reach < inf and is_automatic(self)):
+                start = "persistent"
+            phase = CHAINS[method.start or start](method, at_rows=self._starts_at_rows)
         if "parameters" not in options:
             own = self._training.recipe.parameters if hasattr(self, "_training") else NATURAL
             options["parameters"] = own if rows is None else parameters_of_rows(rows, optimizer)
-        return Recipe(phase, optimizer, fallbacks=fallbacks, **options)
+        return Recipe(phase, optimizer, **options)
 
     # ------------------------------------------------------------------------- training
 
@@ -197,9 +191,6 @@ class BaseRBM(DensityModel):
         if not resumes:
             self._pretrain(training, rows, train)
             check_integral(training.machine, "before the first epoch")
-            is_wide = most_rows(rows.X.shape[1]) < len(rows)  # chains are few, and copies large
-            if training.recipe.fallbacks and rows.total >= _LEAST_ROWS and not is_wide:
-                training.first = training.machine.copy()
         labels = training.recipe.labels
         monitor = LikelihoodMonitor(
             lambda machine, state: self._density(machine, state, training.recipe),
@@ -291,7 +282,6 @@ class BaseRBM(DensityModel):
             n_rows=rows.n_informative if n_rows is None else n_rows,
             is_finite=lambda machine: self._is_finite(machine, recipe),
             labels=recipe.labels,
-            monitor=options.get("monitor"),
         )
 
         def attributes(machine, state):
@@ -361,10 +351,7 @@ class BaseRBM(DensityModel):
         if recipe.coordinates is not None:
             machine = recipe.coordinates.machine_inward(machine)
         machine, rows = machine.copy(), self._rows_to_resume(X, weights, recipe)
-        for phase in recipe.fallbacks:
-            if phase.kind == before.phase.kind:
-                recipe = replace(recipe, phase=phase)
-        recipe = training.recipe = replace(recipe, fallbacks=())
+        training.recipe = recipe
         phase, n, width = recipe.phase, int(self.batch_size), machine.n_units[0]
         least = recipe.rows_of_state(n, max(rows.total, fewest), width, rows.part)
         most = recipe.rows_of_state(n, inf, width, rows.part)
@@ -375,7 +362,6 @@ class BaseRBM(DensityModel):
             training, before.optimizer, recipe.optimizer, recipe.parameters.of(machine)
         )
         training.resume_from(machine)
-        training.first = None
         training.n_restored, training.length_factor = 0, 1.0
         return rows, training
 

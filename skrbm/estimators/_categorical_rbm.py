@@ -129,7 +129,7 @@ class CategoricalRBM(BaseRBM):
         return self._encoder.unit, unit_of(self, "hidden")
 
     def _recipe(self, rows=None):
-        return super()._recipe(rows, may_switch=True, parameters=ZERO_SUM)
+        return super()._recipe(rows, start="balanced", parameters=ZERO_SUM)
 
     @property
     def categories_(self):

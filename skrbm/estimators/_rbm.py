@@ -57,9 +57,8 @@ class RBM(BaseRBM):
         or ``TAP(max_iter=50)``.
 
         By default chains are persistent, and fixed-point iterations start at the data. With an
-        automatic step length, chains of discrete units are checked after a fifth and after half of
-        the epochs: if they do not mix, tempered and weighted chains are tried too, and the best
-        model is kept.
+        automatic step length, chains of discrete units are balanced: where they do not mix, they
+        are resampled so that the modes get the right probabilities.
     {optimizer, learning_rate = "auto"}
     batch_size : int, default=100
         Maximum number of rows in a mini-batch. With chains and an automatic step length, an epoch
@@ -152,4 +151,4 @@ class RBM(BaseRBM):
         return components, intercept_hidden, intercept_visible
 
     def _recipe(self, rows=None):
-        return super()._recipe(rows, may_switch=True, is_spread=True, sample_values=True)
+        return super()._recipe(rows, start="balanced", is_spread=True, sample_values=True)

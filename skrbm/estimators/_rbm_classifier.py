@@ -56,8 +56,7 @@ class LabelledRBM(RBM):
         return None if self.encoder is None else self.encoder.log_volume
 
     def _recipe(self, rows=None):
-        # Labels tell modes apart, whether or not chains mix between them.
-        return replace(super()._recipe(rows), labels=self.labels, fallbacks=())
+        return replace(super()._recipe(rows), labels=self.labels)
 
 
 @shares_parameters

@@ -29,7 +29,6 @@ class Recipe:
     parameters: Any = NATURAL  # what the optimizer sees
     coordinates: Coordinates | None = None  # of training; None for those of the data
     labels: Any = None  # LabelColumns
-    fallbacks: tuple = ()  # phases with which learning restarts if the chains do not mix
     noise: Any = None  # its mean and standard deviation, at which chains start
     deviation: float = 0.01  # of the first weights
     is_spread: bool = False  # whether first weights between binary units are those of `spread`
@@ -38,7 +37,8 @@ class Recipe:
     def rows_of_state(self, batch_size, n_rows, n_columns, part=1.0):
         """Return the rows of the state of the phase, of which this process has ``part``."""
         n = self.phase.n_states
-        n = min(batch_size, n_rows, most_rows(n_columns)) if n is None else n
+        if n is None:
+            n = min(max(min(batch_size, n_rows), self.phase.n_least), most_rows(n_columns))
         return n if part == 1 else max(1, round(part * n))
 
 

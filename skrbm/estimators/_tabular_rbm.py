@@ -162,9 +162,8 @@ class TabularRBM(BaseRBM):
         return check_bounds(self._encoder.unit, unit_of(self, "hidden"))
 
     def _recipe(self, rows=None):
-        # Chains are weighted beside real columns, for which mixing is not checked.
-        start = "persistent" if self._units()[0].reach < inf else "weighted"
-        return super()._recipe(rows, start=start, may_switch=True)
+        start = "balanced" if self._units()[0].reach < inf else "weighted"
+        return super()._recipe(rows, start=start)
 
     @property
     def kinds_(self):

@@ -409,6 +409,6 @@ def _best_mixed(trials, n_sweeps, rng):
     begin, found = to_numpy(starts), []
     for machines, rows in trials:
         rows, rates = _mixed(machines, (*rows[:-1], starts), n_sweeps, rng)
-        rho = autocorrelation_between(begin, to_numpy(rows[-1]), begin)
+        rho = autocorrelation_between(begin, to_numpy(rows[-1]))
         found.append((rho, machines, rows, rates))
     return min(found, key=lambda trial: trial[0])[1:]

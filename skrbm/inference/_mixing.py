@@ -37,7 +37,7 @@ def chain_autocorrelation(machine, starts, rng):
     begin = sample(sampler, machine, sampler.state_at(machine, rows, rng), rng, N_SWEEPS)
     end = to_numpy(sample(sampler, machine, begin, rng, N_SWEEPS).layers[0])
     begin = to_numpy(begin.layers[0])
-    return autocorrelation_between(begin, end, begin)
+    return autocorrelation_between(begin, end)
 
 
 def some_rows(starts, n):

@@ -36,14 +36,15 @@ class Sampler(InferenceMethod):
         Number of steps per mini-batch in training.
     n_chains : int or None, default=None
         Number of chains in training. None is 400 for "weighted" and "tempered" chains, and
-        otherwise ``batch_size`` of the estimator, or the number of rows if that is smaller. With
-        ``start="data"`` there is one chain for each row of the batch.
+        otherwise ``batch_size`` of the estimator, or the number of rows if that is smaller, but at
+        least 100 for "balanced" chains. With ``start="data"`` there is one chain for each row of
+        the batch.
     start : {"persistent", "balanced", "weighted", "tempered", "data", "noise", "annealed"} or \
             None, default=None
         Where the chains start for each mini-batch in training. "persistent": where they last ended
         (persistent contrastive divergence). "balanced": the same, but chains that stay in their
         modes are resampled together with new ones from data and noise, so that the modes get the
-        right probabilities (NumPy arrays only). "weighted": with importance weights that are
+        right probabilities; on a GPU they are not resampled. "weighted": with importance weights that are
         updated as the model changes, so that modes get the right probabilities even if the chains
         do not mix. "tempered": where they last ended, after exchanges with samples of earlier
         models of the same training (parallel trajectory tempering). "data": at the rows of the
@@ -198,22 +199,16 @@ def metropolis(log_ratio, rng):
     return accepted, xp.where(log_ratio == log_ratio, rate, 0.0)
 
 
-def autocorrelation_between(begin, end, rows):
+def autocorrelation_between(begin, end):
     """Return the autocorrelation of chains from one step to another, a float.
 
-    It is the largest one along the first eight principal directions of data: 1 less the variance of
-    the displacement of the chains, over twice the variance of the data. Directions along which the
-    chains are much narrower than the data are ignored, since the machine has not learned them yet.
+    It is the largest one along the first eight principal directions in which the chains differ: 1
+    less the variance of their displacement over twice their variance.
 
     Parameters
     ----------
     begin, end : ndarray of shape (n_chains, n_visible)
-    rows : ndarray of shape (n_rows, n_visible)
-        The data.
     """
-    mean = rows.mean(axis=0, dtype=np.float64)
-    directions, _ = main_directions(rows - mean, _DIRECTIONS)
-    moved, data = (np.var(x @ directions, axis=0) for x in (end - begin, rows))
-    first, last = (np.mean(((x - mean) @ directions) ** 2, axis=0) for x in (begin, end))
-    correlation = 1 - moved / (2 * data + 1e-300)
-    return float(np.max(correlation, initial=0.0, where=first + last >= data))
+    directions, _ = main_directions(begin - begin.mean(axis=0, dtype=np.float64), _DIRECTIONS)
+    moved, own = (np.var(x @ directions, axis=0) for x in (end - begin, begin))
+    return float(np.max(1 - moved / (2 * own + 1e-300), initial=0.0))

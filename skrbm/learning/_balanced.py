@@ -8,28 +8,34 @@ whose importance weights show the probabilities of modes relative to the numbers
 (population Monte Carlo; Cappé et al. 2004, Elvira et al. 2019).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
-from scipy.special import logsumexp, softmax
-
-from ..arrays import cast, dense, is_foreign
+from ..arrays import cast, cumulative_sum, dense, is_on_device, like, log_sum_exp, namespace
 from ..inference import sample, some_rows
 from ..machine import condition, input_field, turned_over
 from ._chains import ChainPhase
 
-_STARTS, _SWEEPS = 32, 3  # chains from each kind of starts that are proposed, and their sweeps
-_OVERLAP = 0.1  # mean share of the other chains in proposals below which weights say nothing
-_EQUAL = 0.9  # effective part of the chains above which they are not resampled
+_STARTS, _SWEEPS = 16, 3  # chains from each kind of starts that are proposed, and their sweeps
+# Mean share of the other chains in proposals below which weights say little. Above it chains are in
+# few modes, and steps are short, since long ones may move all chains to a single mode.
+_OVERLAP = 0.6
+_DIVERGENCE = 0.02  # of a short step, in nats per site
+_EQUAL = 0.75  # effective part of the chains above which they are not resampled
 _SMOOTHINGS = 2  # averages of weights over the rows of a mode
-_SOON, _LATE = 2, 32  # steps to the next comparison if chains overlap, and at most if they do not
+_INTERVAL = 16  # most steps from one comparison to the next, after 1, 2, 4, ...
+_MOST = 256  # chains that are compared, in a time that grows with their square
 
 
-class Wait(NamedTuple):
-    """The next comparison takes place in ``n_steps`` steps, ``interval`` after the last one."""
+class Balance(NamedTuple):
+    """What the last comparison has found; the next one is in ``n_steps``, of ``interval``.
 
-    n_steps: int = 0
+    ``divergence`` is that of a short step.
+    """
+
+    overlap: float = 1.0
+    divergence: float = 0.0
+    n_steps: int = 1
     interval: int = 1
 
 
@@ -37,51 +43,62 @@ class Wait(NamedTuple):
 class BalancedPhase(ChainPhase):
     """Persistent chains, resampled with chains from data and elsewhere by importance weight.
 
-    Where the chains mix, they overlap little or have equal weights, and are left as they are.
+    Where the chains mix, they overlap little or have equal weights, and are left as they are. On a
+    device they are never compared, since steps there do not wait for numbers.
     """
 
     start = "balanced"
+    n_least = 100  # fewer hardly show how probable modes are
     for_ranks = False
     one_hidden_layer = True
 
-    def init(self, machine, rng, n, X):
-        if is_foreign(X):
-            raise ValueError("balanced chains support NumPy arrays only; use start='weighted'")
-        return super().init(machine, rng, n, X)
-
     def reviewed(self, machine, state, X, rng):
         """Return the state with resampled chains, if this is due and they are out of balance."""
-        wait = Wait() if state.more is None else state.more
-        if wait.n_steps > 0:
-            return state._replace(more=wait._replace(n_steps=wait.n_steps - 1))
-        overlap, rows = self._balanced(machine, state.chains.layers[1], X, rng)
-        interval = _SOON if overlap >= _OVERLAP else min(2 * wait.interval, _LATE)
-        if rows is None:
-            return state._replace(more=Wait(interval - 1, interval))
-        return state._replace(chains=self.sampler.state_at(machine, rows, rng), more=Wait())
+        balance, hidden = state.more, state.chains.layers[1]
+        if is_on_device(hidden):
+            return state
+        if balance is None:
+            n_sites = len(machine.units[0].groups(machine.n_units[0]))
+            balance = Balance(divergence=_DIVERGENCE * n_sites)
+        if balance.n_steps > 1:
+            return state._replace(more=balance._replace(n_steps=balance.n_steps - 1))
+        overlap, rows = self._balanced(machine, hidden, X, rng)
+        interval = min(2 * balance.interval, _INTERVAL)
+        if rows is not None:
+            chains = self.sampler.state_at(machine, rows, rng)
+            state, interval = state._replace(chains=chains), 1
+        balance = balance._replace(overlap=overlap, n_steps=interval, interval=interval)
+        return state._replace(more=balance)
+
+    def rule(self, rule, state):
+        balance = state.more
+        if balance is None or balance.overlap < _OVERLAP:
+            return rule
+        return replace(rule, divergence=min(rule.divergence, balance.divergence))
 
     def _balanced(self, machine, hidden, X, rng):
         """Return the overlap of the chains, and their new visible values, None to keep them."""
         n, upper = hidden.shape[0], turned_over(machine, 1)
-        proposals = _proposals(machine, upper, hidden, rng)
-        log_p = proposals.log_conditionals()
-        overlap = 1.0 - float(np.exp(np.diag(log_p) - logsumexp(log_p, axis=1)).mean())
+        some = hidden[:: -(-n // _MOST), :]  # from all modes, since rows of a mode are adjacent
+        proposals = _proposals(machine, upper, some, rng)
+        overlap = proposals.overlap()
         if overlap < _OVERLAP:
             return overlap, None
         starts = self._starts(machine, upper, X, rng)
-        chains = sample(
-            self.sampler, machine, self.sampler.state_at(machine, starts, rng), rng, _SWEEPS
-        )
+        starts = self.sampler.state_at(machine, starts, rng)
+        chains = sample(self.sampler, machine, starts, rng, _SWEEPS)
         more = _proposals(machine, upper, chains.layers[1], rng)
-        both = Proposals(*map(np.concatenate, zip(proposals, more, strict=True)))
-        weights = _weights(both)
-        own = weights[:n]
-        is_equal = own.sum() ** 2 >= _EQUAL * n * (own @ own)
-        if is_equal and own.sum() >= _EQUAL * n / len(weights):
+        xp = namespace(hidden)
+        both = Proposals(*(xp.concat(parts, axis=0) for parts in zip(proposals, more, strict=True)))
+        weights = both.weights()
+        own = weights[: proposals.rows.shape[0]]
+        total, n_own, n_all = float(xp.sum(own)), own.shape[0], weights.shape[0]
+        is_equal = total**2 >= _EQUAL * n_own * float(xp.sum(own * own))
+        if is_equal and total >= _EQUAL * n_own / n_all:
             return overlap, None
-        points = (np.arange(n) + float(rng.uniform((1,))[0])) / n
-        index = np.searchsorted(np.cumsum(weights), points).clip(max=len(weights) - 1)
-        return overlap, both.rows[index]
+        points = (xp.arange(n, **like(weights)) + cast(rng.uniform((1,)), weights.dtype)) / n
+        index = xp.searchsorted(cumulative_sum(weights), points)
+        return overlap, xp.take(both.rows, xp.clip(index, max=n_all - 1), axis=0)
 
     def _starts(self, machine, upper, X, rng):
         """Return visible values from which modes without chains may be reached.
@@ -94,7 +111,7 @@ class BalancedPhase(ChainPhase):
         field = 2 * rng.normal((_STARTS, 1)) + 0 * machine.thetas[1].field
         drawn = machine.units[1].sample(machine.thetas[1]._replace(field=field), rng)
         drawn = machine.units[0].sample(condition(upper, drawn), rng)
-        return np.concatenate([data, noise, drawn])
+        return namespace(data).concat([data, noise, drawn], axis=0)
 
 
 class Proposals(NamedTuple):
@@ -110,9 +127,29 @@ class Proposals(NamedTuple):
     log_weights: Any
     log_partitions: Any
 
-    def log_conditionals(self):
-        """Return log p(v_i | h_j), of shape (n_rows, n_rows), up to the shared part."""
-        return self.inputs @ self.hidden.T - self.log_partitions
+    def shares(self):
+        """Return the share of each h in the mean of p(v | h) at each row, and the log of it."""
+        log_p = self.inputs @ self.hidden.T - self.log_partitions
+        log_q = log_sum_exp(log_p)
+        return namespace(log_p).exp(log_p - log_q[:, None]), log_q
+
+    def overlap(self):
+        """Return the mean share of the hidden values from which a row is not drawn, a float."""
+        xp, (shares, _) = namespace(self.inputs), self.shares()
+        return 1.0 - float(xp.mean(xp.linalg.diagonal(shares)))
+
+    def weights(self):
+        """Return the importance weights of the rows as draws from the mean of p(v | h).
+
+        They sum to 1, and are averaged over rows that are likely given the same hidden values,
+        which are the rows of a mode.
+        """
+        shares, log_q = self.shares()
+        weights = self.log_weights - log_q
+        weights = namespace(weights).exp(weights - log_sum_exp(weights))
+        for _ in range(_SMOOTHINGS):
+            weights = shares @ weights
+        return weights / namespace(weights).sum(weights)
 
 
 def _proposals(machine, upper, hidden, rng):
@@ -122,20 +159,5 @@ def _proposals(machine, upper, hidden, rng):
     rows = visible.sample(theta, rng)
     inputs = input_field(machine, 1, (rows, None))
     own = above.total_log_partition(above.tilt(machine.thetas[1], inputs))
-    double = (part.astype(np.float64) for part in (hidden, inputs))
+    double = (cast(part, own.dtype) for part in (hidden, inputs))
     return Proposals(rows, *double, own, visible.total_log_partition(theta))
-
-
-def _weights(proposals):
-    """Return the importance weights of proposals as draws from the mean of p(v | h).
-
-    They sum to 1, and are averaged over rows that are likely given the same hidden values, which
-    are the rows of a mode.
-    """
-    log_p = proposals.log_conditionals()
-    log_q = logsumexp(log_p, axis=1)
-    shares = np.exp(log_p - log_q[:, None])
-    weights = softmax(proposals.log_weights - log_q)
-    for _ in range(_SMOOTHINGS):
-        weights = shares @ weights
-    return weights / weights.sum()

@@ -16,14 +16,11 @@ from ..arrays import (
     like,
     namespace,
     number,
-    to_numpy,
 )
 from ..inference import (
-    N_SWEEPS,
     Chains,
     Sampler,
     anneal,
-    autocorrelation_between,
     completed,
     draw_visible,
     last_visible,
@@ -243,16 +240,6 @@ class ChainPhase(ModelPhase):
 
     def report(self, state):
         return {} if state.acceptance is None else {"acceptance": state.acceptance}
-
-    def autocorrelation(self, machine, state, rows, rng):
-        """Return the autocorrelation of the chains over 50 sweeps along the data.
-
-        ``rows`` are visible values of data, of shape (n_rows, n_visible).
-        """
-        ends = sample(self.sampler, machine, state.chains, rng, N_SWEEPS)
-        return autocorrelation_between(
-            to_numpy(self.visible(state)), to_numpy(ends.layers[0]), to_numpy(rows)
-        )
 
 
 @dataclass(frozen=True)

@@ -21,18 +21,14 @@ from ..arrays import (
     to_numpy,
 )
 from ..exceptions import DivergenceError
-from ..inference import CORRELATED, N_SWEEPS, completed
 from ..machine import has_integral, may_lack_integral
 from ._average import Average
-from ._chains import COMPLETION, FEW_ROWS, most_rows
 from ._length import as_numbers
-from ._likelihood import LOSS
 from ._optimizers import ArrayGradient
 from ._parameters import LEAST_PRECISION, NATURAL
 from ._together import Shares
 
 _OFFSET_WEIGHT = 0.05  # of a new batch in the running means of layers
-_CHECKED = 0.2, 0.5  # fractions of the epochs after which chains and likelihood are checked
 # Mean square of samples of a real column above which an epoch is repeated; that of data is 1.
 # Chains return by themselves from values of 25 to 60, in fits to rows with many missing values.
 _MOST_SPREAD = 400.0
@@ -200,9 +196,6 @@ class MomentLearner(BatchLearner):
         Whether a machine can be published; by default, whether all its parameters are finite.
     labels : LabelColumns, default=None
         Visible columns whose probabilities given the others may be learned as well.
-    monitor : LikelihoodMonitor, default=None
-        Its ``gain(training)`` is the mean log-likelihood of training rows minus that of independent
-        columns, by which the model phase or one of its fallbacks is chosen.
     """
 
     def __init__(
@@ -219,7 +212,6 @@ class MomentLearner(BatchLearner):
         n_rows=None,
         is_finite=None,
         labels=None,
-        monitor=None,
     ):
         if ranks().size > 1 and not (phase.for_ranks and optimizer.for_ranks):
             part = optimizer if phase.for_ranks else f"{phase.start} chains"
@@ -230,7 +222,7 @@ class MomentLearner(BatchLearner):
         if length is not None:
             length = self.optimizer.step_length(length, n_columns)
         super().__init__(rows, index, batch_size, length)
-        self.parameters, self.labels, self.monitor = parameters, labels, monitor
+        self.parameters, self.labels = parameters, labels
         self.centered = optimizer.centered and parameters.is_natural
         self.averages = optimizer.average and parameters.is_natural
         self.sample_values = sample_values and rows.has_fractions
@@ -238,88 +230,9 @@ class MomentLearner(BatchLearner):
             self.is_finite = is_finite
         self._shares = self._precisions = None
         self._replayed = self._read = None  # replayed steps, and the rate that they read
-        self._switched = None  # the new recipe, once other chains were found to be better
         self._factor = None  # rate of the schedule on a device, where recorded steps read it
 
     # ---------------------------------------------------- an epoch
-
-    def epoch(self, training, progress, rate):
-        if training.first is not None:
-            n_checked = int(training.gain is not None)
-            learned = training.n_epochs * self.rows.total
-            n_chains = self.phase.n_states or self.batch_size
-            # A check should cost no more than all learning before it.
-            is_due = learned >= (n_checked + 1) * N_SWEEPS * n_chains
-            is_due &= progress >= _CHECKED[n_checked]
-            has_fallen = self.monitor.has_fallen and training.n_epochs >= 2 * training.n_tried
-            if is_due or has_fallen:
-                self._check_chains(training, rate, has_fallen)
-        return super().epoch(training, progress, rate)
-
-    def _check_chains(self, training, rate, has_fallen):
-        """Try other phases if chains do not mix, or if the likelihood falls or does not rise.
-
-        The second check is the same as the first, since modes may separate after it. If the
-        likelihood has fallen, other phases may so far have learned too little, and are tried again
-        later.
-        """
-        first, before, gain = training.first, training.gain, self.monitor.gain(training)
-        rng, n = training.rng, min(FEW_ROWS, most_rows(first.n_units[0]))
-        rows, observed = self.rows.some(n, rng)
-        if observed is not None:
-            rows = completed(training.machine, rows, observed, rng, COMPLETION)
-        mixing = self.phase.autocorrelation(training.machine, training.phase_state, rows, rng)
-        least = (0.0 if before is None else before) - LOSS
-        tries = has_fallen or mixing > CORRELATED or gain < least
-        training.gain = gain
-        if (tries or before is not None) and not has_fallen:
-            training.first = None
-        if tries:
-            self._try_fallbacks(training, first, rate, gain)
-
-    def _try_fallbacks(self, training, first, rate, gain):
-        """Learn from the first machine with the other phases, and keep the best machine of all.
-
-        Chains that do not mix may have a wrong share of a cluster, and then the machine learns it.
-        But exchanges and importance weights need short steps, by which machines with many
-        parameters learn less, and both may fail if there are many modes, far apart.
-        """
-        rng, parameters = training.rng, self.parameters.of(first)
-        training.n_tried = training.n_epochs
-        best = self.phase, self.length, None
-        for phase in training.recipe.fallbacks:
-            n = min(phase.n_states, most_rows(first.n_units[0]))
-            trial = replace(
-                training,
-                machine=first.copy(),
-                phase_state=phase.init(first, rng, n, self.rows.some(n, rng)[0]),
-                optimizer_state=self.optimizer.init(parameters),
-                length_state=None,
-                offsets=None,
-                average=None,
-                recipe=replace(training.recipe, phase=phase, fallbacks=()),
-            )
-            length = phase.step_length(first).of_known(self.rows.known_share)
-            length = self.optimizer.step_length(length, first.n_units[0])
-            self._switch(phase, length)
-            try:
-                for _ in range(training.n_epochs):
-                    super().epoch(trial, _CHECKED[0], rate)
-                found = self.monitor.gain(trial)
-            except DivergenceError:
-                continue
-            if found > gain + LOSS:
-                gain, best = found, (phase, length, trial)
-        *chosen, trial = best
-        self._switch(*chosen)
-        if trial is not None:
-            training.first = None
-            training.stepped, self._switched = trial.stepped, trial.recipe
-
-    def _switch(self, phase, length):
-        """Learn by another phase from now on."""
-        self.phase, self.length = phase, length
-        self._replayed = None
 
     def before_epoch(self, training, rate):
         self._record(training, rate)
@@ -344,8 +257,6 @@ class MomentLearner(BatchLearner):
                 means = self.parameters.fixed(training.average.means)
                 training.average = replace(training.average, means=means)
         check_integral(training.machine, f"after epoch {training.n_epochs + 1}")
-        if self._switched is not None:  # only now, since it belongs to the present state
-            training.recipe, self._switched = self._switched, None
         return self.optimizer.report(training.machine.weights)
 
     def _samples_leave_data(self, training):
@@ -413,6 +324,7 @@ class MomentLearner(BatchLearner):
         """
         rule, phase, length, is_measured = self.length, self.phase, rate, False
         if rule is not None:
+            rule = phase.rule(rule, training.phase_state)
             state = rule.init() if training.length_state is None else training.length_state
             factor = rate * training.length_factor if self._factor is None else self._factor
             length, is_measured = factor * state.rate, rule.measures(state) and rate != 0

@@ -28,7 +28,6 @@ _LAST = 2**34  # multiplications of the estimate at the end of a fit that had no
 _MOST_UNITS = 2**14  # of a layer whose chains take little memory; ignored with early stopping
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
 _SURE = 4.0  # standard errors beyond which a difference is not due to chance
-_FALL = 1.0  # nats; training likelihoods fall by more only if chains do not follow the model
 LOSS = 0.1  # nats of likelihood by which one machine is not yet better than another
 _MISMATCH = 0.8  # tolerated distance of means and correlations, in standard deviations
 _DIRECTIONS = 8  # directions of largest variance, along which moments are compared
@@ -70,13 +69,6 @@ class LikelihoodMonitor(Monitor):
         Whether the likelihood is measured after each epoch; if not, once at the end of a fit.
     keep_runs : callable, optional
         Called at the end of a fit with its density, if log Z was estimated by several runs.
-
-    Attributes
-    ----------
-    highest : float
-        Largest log-likelihood of training rows after any epoch.
-    has_fallen : bool
-        Whether that of the last epoch is lower by more than chance explains.
     """
 
     def __init__(
@@ -116,11 +108,10 @@ class LikelihoodMonitor(Monitor):
         self.block_rows = min(most, max(batch_size, FEW_ROWS))
         self.budget = None  # cost that log Z may now take, in units of learning from a row
         self.log_z = self.end = None  # of the last epoch, and the machine and state after it
-        self.highest, self.has_fallen = -math.inf, False
 
     def get_state(self):
         tracker = {k: v for k, v in vars(self._tracker).items() if k not in ("base", "data")}
-        names = "train", "weights", "validation", "budget", "highest", "has_fallen"
+        names = "train", "weights", "validation", "budget"
         own = {name: getattr(self, name) for name in names}
         return super().get_state() | own | {"tracker": tracker}
 
@@ -146,34 +137,12 @@ class LikelihoodMonitor(Monitor):
         if len(machine.units) == 2 and not self.rows.has_missing:
             value = self._mean(self._log_weights(density, self.train)) - log_z.value
             measured["log_likelihood"] = value
-            self.has_fallen = value < self.highest - _FALL - _SURE * log_z.std
-            self.highest = max(self.highest, value)
         if self.validation is not None:
             scores = self._log_weights(density, self.validation) - log_z.value
             self.score(scores, self.rows.weights_of(self.validation))
             self.noise = math.hypot(self.noise, min(log_z.std, PRECISE))
             measured["score"] = self.value
         return measured
-
-    def gain(self, training):
-        """Return the mean log-likelihood of training rows minus that of independent columns.
-
-        log Z is estimated by new chains. The result is NaN if there is no estimate.
-        """
-        machine = training.published()
-        density = self.density(machine, training.phase_state)
-        index = self._rows_compared(density)
-        seed = np.random.SeedSequence(self.seed.generate_state(8).tolist())
-        tracker = LogPartitionTracker(self._independent_units, seed, self._some_rows)
-        log_z = tracker.estimate(machine, math.inf) if len(index) else None
-        self._tracker = tracker  # its chains have reached the present machine
-        if log_z is None:
-            return math.nan
-        if self.log_z is not None:  # later scores come from the new chains
-            self.best -= log_z.value - self.log_z.value
-            self.highest -= log_z.value - self.log_z.value
-        gains = self._log_weights(density, index) - log_z.value - self._independent(density, index)
-        return self._mean(gains)
 
     def _by_equations(self, density, state):
         """Return the log-likelihood with log Z from mean-field equations, a dict; may be empty.

@@ -13,7 +13,9 @@ class ModelPhase:
     Attributes
     ----------
     n_states : int or None
-        Number of rows of the state; None for the size of a batch.
+        Number of rows of the state; None for the size of a batch,
+    n_least : int
+        but at least this number.
     for_ranks : bool
         Whether the state can be distributed over several ranks.
     one_hidden_layer : bool
@@ -25,7 +27,7 @@ class ModelPhase:
         a dict from parameters of the estimator to noun phrases about them.
     """
 
-    n_states = None
+    n_states, n_least = None, 1
     for_ranks = True
     one_hidden_layer = samples_model = False
 
@@ -94,6 +96,10 @@ class ModelPhase:
     def step_length(self, machine):
         """Return the :class:`StepLength` for gradient ascent."""
         raise NotImplementedError
+
+    def rule(self, rule, state):
+        """Return the rule for the length of the next step."""
+        return rule
 
     def kept(self, state):
         """Return the state to keep for a later fit, without what can be recomputed."""

@@ -27,12 +27,6 @@ class Training:
     offsets : tuple of arrays or None
         Running means of the layers, for centered gradients.
     average : Average or None
-    first : Machine or None
-        The initial machine, kept until it is known whether other chains are better.
-    gain : float or None
-        Log-likelihood minus that of independent columns when the chains were checked; None before.
-    n_tried : int
-        Number of epochs when other chains were tried last.
     length_factor : float
         Factor on automatic step lengths, halved when a fit is restored from its checkpoint.
     n_restored : int
@@ -49,9 +43,6 @@ class Training:
     length_state: Any = None
     offsets: Any = None
     average: Any = None
-    first: Any = None
-    gain: Any = None
-    n_tried: int = 0
     length_factor: float = 1.0
     n_restored: int = 0
 

@@ -13,7 +13,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skrbm.arrays import make_rng
-from skrbm.inference import SAMPLERS, Gibbs, clamped_mean, sample
+from skrbm.inference import (
+    CORRELATED,
+    SAMPLERS,
+    Gibbs,
+    autocorrelation_between,
+    clamped_mean,
+    sample,
+)
 from skrbm.learning import CHAINS, ChainPhase
 from skrbm.learning._chains import Run
 from skrbm.machine import data_moments
@@ -266,3 +273,13 @@ def test_clamped_mean_is_of_the_second_half_of_the_sweeps(n_steps, averaged):
         if others:
             other = np.mean([expected[k] for k in others], axis=0)
             assert np.abs(other - truth).max() > 0.02
+
+
+def test_chains_that_stay_in_modes_along_a_lesser_direction_are_correlated():
+    """Three columns are drawn again, with the largest variance; the last two stay as they are."""
+    rng = np.random.default_rng(0)
+    modes, begin, end = rng.random((3, 400, 1)) < [[[0.4]], [[0.5]], [[0.5]]]
+    begin, end, modes = (x.astype(float) * np.ones(n) for x, n in ((begin, 3), (end, 3), (modes, 2)))
+    stuck = [np.concatenate([x, modes], axis=1) for x in (begin, end)]
+    assert autocorrelation_between(*stuck) > CORRELATED
+    assert autocorrelation_between(begin, end) < CORRELATED

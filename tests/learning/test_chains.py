@@ -7,12 +7,10 @@ from _machines import gradient, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from skrbm import RBM
 from skrbm.arrays import make_rng
-from skrbm.inference import CORRELATED, Gibbs, autocorrelation_between
-from skrbm.learning import CHAINS, GRADIENTS, ChainPhase, Noise
-from skrbm.machine import Machine, condition
-from skrbm.units import Bernoulli, Theta
+from skrbm.inference import Gibbs
+from skrbm.learning import CHAINS, GRADIENTS, Noise
+from skrbm.machine import condition
 
 LEVEL = 1e-6
 KINDS = ("gaussian", "bernoulli")
@@ -95,39 +93,3 @@ def test_noise_has_the_law_asked_for():
     theta = MACHINE.thetas[0]
     z = (free - theta.field / theta.precision) * np.sqrt(theta.precision)
     assert all(stats.kstest(z[:, i], "norm").pvalue > LEVEL / 3 for i in range(3))
-
-
-def test_directions_that_a_model_has_not_learnt_do_not_count():
-    """Independent chains with a third of the deviation of the data move by little."""
-    rng = np.random.default_rng(0)
-    rows, begin, end = rng.standard_normal((300, 3)), *rng.normal(0, 0.3, (2, 100, 3))
-    assert autocorrelation_between(begin, end, rows) < CORRELATED
-    modes = np.where(rng.random((100, 3)) < 0.5, -1.0, 1.0)
-    assert autocorrelation_between(modes + begin, modes + end, rows) > CORRELATED
-
-
-def test_chains_that_stay_in_modes_along_a_lesser_direction_are_correlated():
-    """Columns 0 to 2 vary most and are redrawn; columns 3 and 4 stay as they are."""
-    bit, rare = np.random.default_rng(0).random((2, 400, 1)) < [[[0.5]], [[0.4]]]
-    rows = np.concatenate([bit, bit, bit, rare, rare], axis=1).astype(float)
-    W, fields = np.array([[0.0, 0.0, 0.0, 60.0, 60.0]]), np.array([0.0, 0.0, 0.0, -30.0, -30.0])
-    machine = Machine((Bernoulli(),) * 2, (Theta(fields), Theta(np.array([-60.0]))), (W,))
-    phase, rng = ChainPhase(Gibbs()), make_rng(0, W)
-    state = phase.init(machine, rng, 100, rows)
-    assert phase.autocorrelation(machine, state, rows, rng) > CORRELATED
-    # Bits without couplings mix in a sweep, though with half of the variance of the data.
-    free = Machine(machine.units, (Theta(0 * fields), Theta(np.zeros(1))), (0 * W,))
-    state = phase.init(free, rng, 100, rows)
-    assert phase.autocorrelation(free, state, rows, rng) < CORRELATED
-
-
-@pytest.mark.parametrize("n_iter, n_checks", [(10, 0), (60, 2)])
-def test_mixing_is_checked_once_learning_has_cost_as_much(monkeypatch, n_iter, n_checks):
-    """A check moves 20 chains by 50 sweeps, as much as 10 epochs of 100 rows."""
-    checks = []
-    monkeypatch.setattr(
-        ChainPhase, "autocorrelation", lambda self, *given: checks.append(given) or 0.0
-    )
-    X = (np.random.default_rng(0).random((100, 5)) < 0.3).astype(float)
-    RBM(3, batch_size=20, n_iter=n_iter, random_state=0).fit(X)
-    assert len(checks) == n_checks

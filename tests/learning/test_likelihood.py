@@ -22,7 +22,6 @@ from skrbm.learning import (
     ChainPhase,
     EarlyStopping,
     LikelihoodMonitor,
-    Training,
     _tracking,
 )
 from skrbm.learning._likelihood import moment_mismatch
@@ -181,30 +180,6 @@ def test_the_score_of_incomplete_rows_is_that_of_some():
     _, validation = positions(watch.rows)
     assert len(validation) > 100 == len(set(watch.validation)) == len(watch.validation)
     assert set(watch.validation) <= set(validation)
-
-
-def test_the_best_score_follows_log_z_when_its_chains_start_again():
-    """log Z of the last epoch was 1.5 too small, and so scores until now were too large."""
-    machine = make(BINARY)
-    watch, _ = monitor(machine, data(machine))
-    measured = watch.measure(machine, None)
-    exact, watch.best = watch.log_z.value, watch.value + 1.5
-    watch.highest = measured["log_likelihood"] + 1.5
-    watch.log_z = watch.log_z._replace(value=exact - 1.5)
-    watch.gain(Training(None, machine))
-    assert watch.best == pytest.approx(watch.value)
-    assert watch.highest == pytest.approx(measured["log_likelihood"])
-
-
-@pytest.mark.parametrize("fall, has_fallen", [(0.9, False), (1.1, True)])
-def test_a_nat_less_for_training_rows_is_a_fall(fall, has_fallen):
-    machine = make(BINARY)
-    watch, _ = monitor(machine, data(machine))
-    value = watch.measure(machine, None)["log_likelihood"]
-    assert watch.highest == value and not watch.has_fallen
-    watch.highest = value + fall
-    watch.measure(machine, None)
-    assert watch.highest == value + fall and watch.has_fallen == has_fallen
 
 
 @pytest.mark.parametrize("learning_rate", [0.05, "auto"])
