@@ -67,7 +67,12 @@ def test_tasks_are_done_better_than_without_a_machine(task):
 def test_the_estimator_of_the_developers_guide_is_an_rbm():
     X = (np.random.default_rng(0).random((30, 6)) < 0.4).astype(np.float64)
     Estimator = runpy.run_path(str(DOC / "developers" / "hopfield.py"))["HopfieldRBM"]
-    same = {"n_components": 3, "n_iter": 3, "inference": Gibbs(2), "random_state": 0}
+    same = {
+        "n_components": 3,
+        "n_iter": 3,
+        "inference": Gibbs(2, start="persistent"),
+        "random_state": 0,
+    }
     ours = Estimator(**same).fit(X, sample_weight=np.arange(30) % 3)
     plain = {"learning_rate": 0.1, "optimizer": SGD(alpha=0.0, schedule="constant")}
     theirs = skrbm.RBM(hidden="gaussian", **plain, **same).fit(X, sample_weight=np.arange(30) % 3)

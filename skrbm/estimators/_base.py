@@ -112,8 +112,7 @@ class BaseRBM(DensityModel):
     def _recipe(self, rows=None, *, start="persistent", equations="data", **options):
         """Return the :class:`Recipe`, for the rows of a first fit or to continue.
 
-        ``start`` and ``equations`` are the default starts of chains and of fixed points. Chains
-        are balanced only where steps are as short as that requires, and columns have few values.
+        ``start`` and ``equations`` are the default starts of chains and of fixed points.
         ``options`` are further fields; unless ``parameters`` is among them, these are standardized
         by the columns.
         """
@@ -124,8 +123,6 @@ class BaseRBM(DensityModel):
             phase = FixedPointPhase(method, method.start or equations)
         else:
             if ranks().size > 1 or method.has_rungs:
-                start = "persistent"
-            elif start == "balanced" and not (self._units()[0].reach < inf and is_automatic(self)):
                 start = "persistent"
             phase = CHAINS[method.start or start](method, at_rows=self._starts_at_rows)
         if "parameters" not in options:

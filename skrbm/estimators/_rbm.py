@@ -56,9 +56,9 @@ class RBM(BaseRBM):
         set steps, chains and starts, such as ``Gibbs(n_steps=5, n_chains=200, start="weighted")``
         or ``TAP(max_iter=50)``.
 
-        By default chains are persistent, and fixed-point iterations start at the data. With an
-        automatic step length, chains of discrete units are balanced: where they do not mix, they
-        are resampled so that the modes get the right probabilities.
+        By default chains are persistent, and fixed-point iterations start at the data. Chains of
+        discrete visible units are balanced: where they do not mix, they are resampled so that the
+        modes get the right probabilities.
     {optimizer, learning_rate = "auto"}
     batch_size : int, default=100
         Maximum number of rows in a mini-batch. With chains and an automatic step length, an epoch
@@ -151,4 +151,6 @@ class RBM(BaseRBM):
         return components, intercept_hidden, intercept_visible
 
     def _recipe(self, rows=None):
-        return super()._recipe(rows, start="balanced", is_spread=True, sample_values=True)
+        # Those of real columns learn as well by persistent chains, in less time.
+        start = "balanced" if self._units()[0].reach < inf else "persistent"
+        return super()._recipe(rows, start=start, is_spread=True, sample_values=True)

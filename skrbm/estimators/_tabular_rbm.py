@@ -1,6 +1,5 @@
 """Restricted Boltzmann machine for tables with columns of several kinds."""
 
-from math import inf
 from typing import ClassVar
 
 from sklearn.utils.validation import check_is_fitted
@@ -54,8 +53,7 @@ class TabularRBM(BaseRBM):
     inference : {"gibbs", "pcd", "cd", "tempering", "naive_mean_field", "tap"} or object, \
             default="gibbs"
         How the moments of the model are estimated, as in :class:`RBM`, except that chains are
-        weighted by default in tables with real columns. The method must support the kinds of all
-        columns.
+        always balanced by default. The method must support the kinds of all columns.
     {optimizer, learning_rate = "auto", batch_size = 100}
     n_iter : int or "auto", default="auto"
         Number of epochs. "auto" is 100; in small tables it is increased to make at least 1000
@@ -162,8 +160,7 @@ class TabularRBM(BaseRBM):
         return check_bounds(self._encoder.unit, unit_of(self, "hidden"))
 
     def _recipe(self, rows=None):
-        start = "balanced" if self._units()[0].reach < inf else "weighted"
-        return super()._recipe(rows, start=start)
+        return super()._recipe(rows, start="balanced")
 
     @property
     def kinds_(self):

@@ -44,13 +44,13 @@ class Sampler(InferenceMethod):
         Where the chains start for each mini-batch in training. "persistent": where they last ended
         (persistent contrastive divergence). "balanced": the same, but chains that stay in their
         modes are resampled together with new ones from data and noise, so that the modes get the
-        right probabilities; on a GPU they are not resampled. "weighted": with importance weights that are
-        updated as the model changes, so that modes get the right probabilities even if the chains
-        do not mix. "tempered": where they last ended, after exchanges with samples of earlier
-        models of the same training (parallel trajectory tempering). "data": at the rows of the
-        batch (contrastive divergence). "noise": at draws of the visible units without couplings.
-        "annealed": at such draws, annealed to the model over ``n_steps`` temperatures. None lets
-        the estimator choose.
+        right probabilities; on a GPU they are not resampled. "weighted": with importance weights
+        that are updated as the model changes, so that modes get the right probabilities even if
+        the chains do not mix. "tempered": where they last ended, after exchanges with samples of
+        earlier models of the same training (parallel trajectory tempering). "data": at the rows of
+        the batch (contrastive divergence). "noise": at draws of the visible units without
+        couplings. "annealed": at such draws, annealed to the model over ``n_steps`` temperatures.
+        None lets the estimator choose.
     burn_in : int or None, default=None
         Number of steps per mini-batch that are discarded. Moments are averaged over the remaining
         steps; with None, only the last step is used.

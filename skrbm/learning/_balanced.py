@@ -9,6 +9,7 @@ whose importance weights show the probabilities of modes relative to the numbers
 """
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, NamedTuple
 
 from ..arrays import cast, cumulative_sum, dense, is_on_device, like, log_sum_exp, namespace
@@ -18,9 +19,9 @@ from ._chains import ChainPhase
 
 _STARTS, _SWEEPS = 16, 3  # chains from each kind of starts that are proposed, and their sweeps
 # Mean share of the other chains in proposals below which weights say little. Above it chains are in
-# few modes, and steps are short, since long ones may move all chains to a single mode.
+# few modes, and steps of bits are short, since long ones may move all chains to a single mode.
 _OVERLAP = 0.6
-_DIVERGENCE = 0.02  # of a short step, in nats per site
+_DIVERGENCE = 0.02  # of a short step, in nats per bit or category
 _EQUAL = 0.75  # effective part of the chains above which they are not resampled
 _SMOOTHINGS = 2  # averages of weights over the rows of a mode
 _INTERVAL = 16  # most steps from one comparison to the next, after 1, 2, 4, ...
@@ -58,8 +59,9 @@ class BalancedPhase(ChainPhase):
         if is_on_device(hidden):
             return state
         if balance is None:
-            n_sites = len(machine.units[0].groups(machine.n_units[0]))
-            balance = Balance(divergence=_DIVERGENCE * n_sites)
+            unit, n = machine.units[0], machine.n_units[0]
+            is_free = unit.reach == inf  # the cap of steps of numbers is short enough
+            balance = Balance(divergence=inf if is_free else _DIVERGENCE * len(unit.groups(n)))
         if balance.n_steps > 1:
             return state._replace(more=balance._replace(n_steps=balance.n_steps - 1))
         overlap, rows = self._balanced(machine, hidden, X, rng)

@@ -279,7 +279,9 @@ def test_chains_that_stay_in_modes_along_a_lesser_direction_are_correlated():
     """Three columns are drawn again, with the largest variance; the last two stay as they are."""
     rng = np.random.default_rng(0)
     modes, begin, end = rng.random((3, 400, 1)) < [[[0.4]], [[0.5]], [[0.5]]]
-    begin, end, modes = (x.astype(float) * np.ones(n) for x, n in ((begin, 3), (end, 3), (modes, 2)))
+    begin, end, modes = (
+        x.astype(float) * np.ones(n) for x, n in ((begin, 3), (end, 3), (modes, 2))
+    )
     stuck = [np.concatenate([x, modes], axis=1) for x in (begin, end)]
     assert autocorrelation_between(*stuck) > CORRELATED
     assert autocorrelation_between(begin, end) < CORRELATED
