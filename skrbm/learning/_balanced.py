@@ -100,7 +100,7 @@ class BalancedPhase(ChainPhase):
             return overlap, None
         points = (xp.arange(n, **like(weights)) + cast(rng.uniform((1,)), weights.dtype)) / n
         index = xp.searchsorted(cumulative_sum(weights), points)
-        return overlap, xp.take(both.rows, xp.clip(index, max=n_all - 1), axis=0)
+        return overlap, xp.take(both.rows, xp.clip(index, 0, n_all - 1), axis=0)
 
     def _starts(self, machine, upper, X, rng):
         """Return visible values from which modes without chains may be reached.
