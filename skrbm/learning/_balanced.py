@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 from ..arrays import cast, cumulative_sum, dense, is_on_device, like, log_sum_exp, namespace
 from ..inference import sample, some_rows
 from ..machine import condition, input_field, turned_over
-from ._chains import ChainPhase
+from ._chains import ChainPhase, most_rows
 
-_STARTS, _SWEEPS = 16, 3  # chains from each kind of starts that are proposed, and their sweeps
+_STARTS, _SWEEPS = 16, 3  # most chains from each kind of starts, and their sweeps
 # Mean share of the other chains in proposals below which weights say little. Above it chains are in
 # few modes, and steps of bits are short, since long ones may move all chains to a single mode.
 _OVERLAP = 0.6
-_DIVERGENCE = 0.02  # of a short step, in nats per bit or category
+_DIVERGENCE = 0.02  # of a short step, in nats per bit or column of categories
 _EQUAL = 0.75  # effective part of the chains above which they are not resampled
 _SMOOTHINGS = 2  # averages of weights over the rows of a mode
 _INTERVAL = 16  # most steps from one comparison to the next, after 1, 2, 4, ...
@@ -106,11 +106,13 @@ class BalancedPhase(ChainPhase):
         """Return visible values from which modes without chains may be reached.
 
         These are rows of data, noise, and draws given random hidden values with various shares of
-        the largest one, which lead to modes that combine several features.
+        the largest one, which lead to modes that combine several features. In very wide rows, all
+        three kinds together are about as many as the chains.
         """
-        data = cast(dense(some_rows(X, _STARTS)), machine.dtype)
-        noise = self.noise_rows(machine, rng, _STARTS)
-        field = 2 * rng.normal((_STARTS, 1)) + 0 * machine.thetas[1].field
+        n = int(max(1, min(_STARTS, most_rows(machine.n_units[0]) / 3)))
+        data = cast(dense(some_rows(X, n)), machine.dtype)
+        noise = self.noise_rows(machine, rng, n)
+        field = 2 * rng.normal((n, 1)) + 0 * machine.thetas[1].field
         drawn = machine.units[1].sample(machine.thetas[1]._replace(field=field), rng)
         drawn = machine.units[0].sample(condition(upper, drawn), rng)
         return namespace(data).concat([data, noise, drawn], axis=0)
