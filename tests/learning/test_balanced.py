@@ -3,18 +3,22 @@
 Seeds are fixed.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from _exact import Exact
 from _machines import random_machine
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
+from skrbm import RBM
 from skrbm.arrays import make_rng
 from skrbm.inference import Chains, Gibbs
-from skrbm.learning import CHAINS
+from skrbm.learning import CHAINS, _balanced
+from skrbm.learning._balanced import _proposals
 from skrbm.learning._chains import Run
-from skrbm.machine import Machine
-from skrbm.units import Bernoulli, Spin, Theta
+from skrbm.machine import Machine, turned_over
+from skrbm.units import Bernoulli, Categorical, Gaussian, Spin, Theta
 
 N = 400
 PHASE = CHAINS["balanced"](Gibbs())
@@ -59,3 +63,102 @@ def test_chains_that_mix_are_left_as_they_are():
         state = PHASE.reviewed(machine, state, np.zeros((10, 60)), rng)
         assert_array_equal(state.chains.layers[0], before.layers[0])
         state = state._replace(chains=Chains(Gibbs().step(machine, before, rng)[0].layers))
+
+
+def test_chains_that_overlap_little_are_left_as_they_are():
+    """Rows of noise are far from a machine of strong couplings, but weights of few tell little."""
+    machine, rng = random_machine(("bernoulli",) * 2, (60, 40), 0, 1.0), make_rng(0, np.ones(1))
+    state = PHASE.init(machine, rng, N, np.zeros((10, 60)))
+    found = PHASE.reviewed(machine, state, np.zeros((10, 60)), rng)
+    assert found.more.overlap < 0.5 and found.chains is state.chains
+
+
+def test_chains_with_the_right_shares_of_modes_are_left_as_they_are():
+    """Rows of the rare mode come first, and a part of all chains is compared."""
+    machine, rng = two_modes(Bernoulli), make_rng(0, np.ones(1))
+    rows = Exact(machine).sample(np.random.default_rng(0), 1000)[0]
+    rows = rows[np.argsort(rows.mean(axis=1), kind="stable")]
+    for _ in range(10):
+        state = Run(Gibbs().state_at(machine, rows, rng))
+        assert PHASE.reviewed(machine, state, rows, rng).chains is state.chains
+
+
+@pytest.mark.parametrize("kind", ["bernoulli", "spin"])
+def test_weights_are_those_of_draws_from_the_mixture(kind):
+    """They are p(v) over the mean of p(v | h), by enumeration, averaged twice over shares of h."""
+    machine, rng = random_machine((kind, kind), (4, 3), 1, 1.0, scale=0.7), make_rng(0, np.ones(1))
+    exact = Exact(machine)
+    visible, hidden = (exact.values[:, layer] for layer in exact.layers)
+    above = np.unique(hidden, axis=0)[[0, 1, 3, 3, 6, 7]]
+    found = _proposals(machine, turned_over(machine, 1), above, rng)
+    is_row = (visible == found.rows[:, None]).all(axis=-1)
+    p_given = []
+    for h in above:
+        p = exact.probabilities * (hidden == h).all(axis=1)
+        p_given.append(is_row @ p / p.sum())
+    p_given, p = np.transpose(p_given), is_row @ exact.probabilities
+    shares = p_given / p_given.sum(axis=1, keepdims=True)
+    weights = shares @ shares @ (p / p_given.sum(axis=1))
+    assert_allclose(found.weights(), weights / weights.sum(), rtol=1e-10)
+    assert found.overlap() == pytest.approx(1 - np.diag(shares).mean(), rel=1e-10)
+
+
+@pytest.mark.parametrize("most, n", [(np.inf, 16), (6, 2), (1, 1)])
+def test_chains_start_at_data_at_noise_and_at_hidden_values_of_all_shares(monkeypatch, most, n):
+    """Each visible unit copies its hidden unit, and is 0 without couplings."""
+    monkeypatch.setattr(_balanced, "most_rows", lambda n_columns: most)
+    fields = np.full(50, -20.0), np.zeros(50)
+    machine = Machine((Bernoulli(),) * 2, tuple(map(Theta, fields)), (40 * np.eye(50),))
+    X, rng = np.eye(50)[:20], make_rng(0, np.ones(1))
+    rows = PHASE._starts(machine, turned_over(machine, 1), X, rng)
+    assert rows.shape == (3 * n, 50)
+    assert_array_equal(rows[:n], X[:n])
+    assert not rows[n : 2 * n].any()
+    shares = rows[2 * n :].mean(axis=1)
+    assert shares.all() and (n < 16 or (shares.min() < 0.25 and shares.max() > 0.75))
+
+
+def test_comparisons_are_rarer_until_chains_are_resampled(monkeypatch):
+    """Rows are resampled at step 63, and the chains are then compared in the next step."""
+    machine, rng, X = two_modes(Bernoulli), make_rng(0, np.ones(1)), np.zeros((5, 8))
+    compared = []
+
+    def balanced(self, *given):
+        compared.append(step)
+        return 0.7, X if step == 63 else None
+
+    monkeypatch.setattr(type(PHASE), "_balanced", balanced)
+    state = Run(Gibbs().state_at(machine, X, rng))
+    for step in range(1, 80):  # noqa: B007
+        state = PHASE.reviewed(machine, state, X, rng)
+    assert compared == [1, 3, 7, 15, 31, 47, 63, 64, 66, 70, 78]
+
+
+SHORT = {Bernoulli(): 0.16, Spin(): 0.16, Categorical((2, 3, 3)): 0.06, Gaussian(): None}
+
+
+@pytest.mark.parametrize("unit", SHORT, ids=lambda unit: type(unit).__name__)
+def test_steps_are_short_where_chains_of_bits_or_categories_overlap(unit):
+    """Independent units, of which all rows are equally likely given all hidden values."""
+    rng, W = make_rng(0, np.ones(1)), np.zeros((3, 8))
+    theta, hidden = unit.default_theta(8, W), Theta(np.zeros(3))
+    machine = Machine((unit, Bernoulli()), (theta, hidden), (W,))
+    rule, X = PHASE.step_length(machine), unit.sample(theta._replace(field=np.zeros((9, 8))), rng)
+    state = PHASE.init(machine, rng, 100, X)
+    assert PHASE.rule(rule, state) is rule
+    state = PHASE.reviewed(machine, state, X, rng)
+    assert state.more.overlap == pytest.approx(0.99)
+    short = rule.divergence if SHORT[unit] is None else SHORT[unit]
+    assert short <= rule.divergence
+    assert PHASE.rule(rule, state).divergence == pytest.approx(short)
+    apart = state._replace(more=state.more._replace(overlap=0.59))
+    assert PHASE.rule(rule, apart).divergence == rule.divergence
+    tiny = replace(rule, divergence=1e-3)
+    assert PHASE.rule(tiny, state).divergence == 1e-3
+
+
+@pytest.mark.parametrize("inference, n", [("gibbs", 100), ("pcd", 10), (Gibbs(n_chains=7), 7)])
+def test_chains_are_at_least_a_hundred_if_not_told_otherwise(inference, n):
+    X = np.random.default_rng(0).integers(0, 2, (30, 4))
+    rbm = RBM(2, batch_size=10, n_iter=1, inference=inference, random_state=0).fit(X)
+    assert rbm.starts_.shape == (n, 4)
