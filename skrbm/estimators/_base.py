@@ -191,7 +191,7 @@ class BaseRBM(DensityModel):
         labels = training.recipe.labels
         monitor = LikelihoodMonitor(
             lambda machine, state: self._density(machine, state, training.recipe),
-            lambda: training.recipe.phase,
+            training.recipe.phase,
             rows,
             train,
             validation,
@@ -282,7 +282,7 @@ class BaseRBM(DensityModel):
         )
 
         def attributes(machine, state):
-            return self._attributes(machine, state, training.recipe)
+            return self._attributes(machine, state, recipe)
 
         trainer_of(self, learner, recipe.optimizer, publish, attributes, **options).run(training)
 

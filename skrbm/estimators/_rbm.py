@@ -56,9 +56,9 @@ class RBM(BaseRBM):
         set steps, chains and starts, such as ``Gibbs(n_steps=5, n_chains=200, start="weighted")``
         or ``TAP(max_iter=50)``.
 
-        By default chains are persistent, and fixed-point iterations start at the data. Chains of
-        discrete visible units are balanced: where they do not mix, they are resampled so that the
-        modes get the right probabilities.
+        By default chains of visible bits, spins and categories are balanced: where they do not mix,
+        they are resampled so that the modes get the right probabilities. Those of other units are
+        persistent. Fixed-point iterations start at the data.
     {optimizer, learning_rate = "auto"}
     batch_size : int, default=100
         Maximum number of rows in a mini-batch. With chains and an automatic step length, an epoch

@@ -31,7 +31,7 @@ from ..machine import Block, Moments, condition, data_moments, may_lack_integral
 from ._length import StepLength
 from ._model_phase import ModelPhase
 
-COMPLETION = 5  # sweeps that draw missing values given the observed ones
+_COMPLETION = 5  # sweeps that draw missing values given the observed ones
 _ANNEALED = 100  # fewest chains that are annealed together, as resampling among few is biased
 FEW_ROWS = 256  # that stand for all data where using all would take much memory or time
 BURN_IN = 30  # sweeps before samples are taken, if chains come from another machine
@@ -59,7 +59,7 @@ class Run(NamedTuple):
     """State in learning: the chains where they ended, and how the last run went.
 
     ``acceptance`` is the mean rate of the last run, or None for samplers that accept everything.
-    ``more`` is any further state of tempered and weighted chains.
+    ``more`` is any further state of balanced, tempered and weighted chains.
     """
 
     chains: Any
@@ -82,8 +82,8 @@ class ChainPhase(ModelPhase):
         Noise at which chains start; with None they start at draws of the visible units without
         couplings.
     at_rows : bool, default=False
-        Whether persistent and weighted chains start at rows of the data instead. If the machine has
-        been trained before, these have its modes in the right proportions.
+        Whether persistent, balanced and weighted chains start at rows of the data instead. If the
+        machine has been trained before, these have its modes in the right proportions.
     """
 
     sampler: Sampler
@@ -222,7 +222,7 @@ class ChainPhase(ModelPhase):
         A draw in place of the expectation adds noise to the gradient, but no bias, as far as the
         sweeps have reached the distribution.
         """
-        X = completed(machine, X, observed, rng, COMPLETION)
+        X = completed(machine, X, observed, rng, _COMPLETION)
         return self.phases(machine, state, X, rng)
 
     def visible(self, state):

@@ -28,7 +28,7 @@ _LAST = 2**34  # multiplications of the estimate at the end of a fit that had no
 _MOST_UNITS = 2**14  # of a layer whose chains take little memory; ignored with early stopping
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
 _SURE = 4.0  # standard errors beyond which a difference is not due to chance
-LOSS = 0.1  # nats of likelihood by which one machine is not yet better than another
+_LOSS = 0.1  # nats of likelihood by which one machine is not yet better than another
 _MISMATCH = 0.8  # tolerated distance of means and correlations, in standard deviations
 _DIRECTIONS = 8  # directions of largest variance, along which moments are compared
 _LEAST_ROWS = 100  # fewest rows for which this comparison is meaningful
@@ -47,8 +47,7 @@ class LikelihoodMonitor(Monitor):
     density : callable
         ``density(machine, state)`` returns the :class:`~skrbm.evaluation.Density` of a machine in
         training.
-    phase : callable
-        ``phase()`` returns the :class:`ModelPhase` of training.
+    phase : ModelPhase
     rows : Rows
     train : ndarray of int
         Training rows.
@@ -154,7 +153,7 @@ class LikelihoodMonitor(Monitor):
         log_z = None
         if is_deep or not self.rows.has_missing:
             with suppress(DivergenceError):
-                log_z = self.phase().log_partition(density.machine, state)
+                log_z = self.phase.log_partition(density.machine, state)
         if log_z is None:
             return {}
         if is_deep:
@@ -246,7 +245,7 @@ class LikelihoodMonitor(Monitor):
             mean = self._mean(loss)
             variance = self._mean((loss - mean) ** 2) / self.weights[: len(index)].sum()
             error = math.hypot(log_z.std, variance**0.5)
-            if mean > max(_SURE * error, LOSS):
+            if mean > max(_SURE * error, _LOSS):
                 return (
                     f"The log-likelihood of training rows, {likelihood:.4g}, is below that of "
                     f"independent columns, {self._mean(independent):.4g}; use "
@@ -263,7 +262,7 @@ class LikelihoodMonitor(Monitor):
 
     def _remedies(self, machine):
         """Return possible remedies as text, starting with more epochs."""
-        others = [text for name, text in self.phase().remedies.items() if name in self.settings]
+        others = [text for name, text in self.phase.remedies.items() if name in self.settings]
         if self.has_rate:
             others = ["a lower learning_rate"]
             others += ["scaled columns"] * (machine.units[0].reach == math.inf)
@@ -328,7 +327,7 @@ class LikelihoodMonitor(Monitor):
             or self.rows.has_missing
             or self.rows.has_fractions
             or not machine.units[0].is_discrete  # short fits of real columns are often far away
-            or not self.phase().samples_model
+            or not self.phase.samples_model
             or len(self.train) < _LEAST_ROWS
             or machine.n_units[0] > _MOST_UNITS
         ):

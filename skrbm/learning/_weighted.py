@@ -46,8 +46,7 @@ class WeightedPhase(FollowingPhase):
         rows = state.chains.layers[0]
         xp, n, given = namespace(rows), rows.shape[0], condition(machine, rows)
         energies = _energies(machine, rows, given)
-        before = Weighted(0.0 * energies, energies) if state.more is None else state.more
-        log_weights = before.log_weights + before.energies - energies
+        log_weights = state.more.log_weights + state.more.energies - energies
         log_weights = xp.where(xp.isfinite(log_weights), log_weights, -1e300)
         log_weights = log_weights - xp.max(log_weights)
         weights = _normalized(log_weights)
@@ -65,16 +64,14 @@ class WeightedPhase(FollowingPhase):
         return state._replace(more=state.more._replace(energies=energies))
 
     def weights(self, state):
-        # There are none where early stopping returns to an epoch of persistent chains.
-        return None if state.more is None else _normalized(state.more.log_weights)
+        return _normalized(state.more.log_weights)
 
     def energies(self, machine, state):
         return state.more.energies
 
     def visible(self, state):
         """Return as many rows in which each has its share, without a random number."""
-        rows, weights = super().visible(state), self.weights(state)
-        return rows if weights is None else take_rows(rows, _index(weights, 0.5))
+        return take_rows(super().visible(state), _index(self.weights(state), 0.5))
 
 
 def _normalized(log_weights):

@@ -59,7 +59,7 @@ def monitor(machine, X, phase=None, held_out=True, density=Density, coordinates=
     settings = {"stopping": EarlyStopping(patience=1, tol=0.25), "batch_size": 7}
     options = settings | {"seed": np.random.SeedSequence(0)} | options
     made = LikelihoodMonitor(
-        lambda machine, state: density(machine), lambda: phase, rows, train, validation, **options
+        lambda machine, state: density(machine), phase, rows, train, validation, **options
     )
     return made, phase
 
