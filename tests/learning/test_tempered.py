@@ -11,9 +11,7 @@ from _distributions import assert_joint_distribution, exact_chains
 from _exact import Exact
 from _machines import enumerable_pairs, random_machine, two_modes
 from numpy.testing import assert_array_equal
-from scipy.special import logsumexp
 
-from skrbm import RBM
 from skrbm.arrays import make_rng
 from skrbm.inference import Gibbs, GibbsLangevin, Ladder, Langevin
 from skrbm.learning import CHAINS
@@ -87,32 +85,3 @@ def test_a_new_rung_where_exchanges_are_rare():
     share = (after.ladder.samples[-1].mean(axis=1) > 0.5).mean()
     assert abs(share - 0.5) < 0.05
     assert_joint_distribution(Exact(machine), Gibbs().state_at(machine, rows, rng).layers)
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_other_chains_are_tried_where_the_likelihood_falls(seed):
-    """Two clusters in ten epochs: with persistent chains alone these end below -60 nats.
-
-    With seed 0 other chains are no better when they are tried first, but later.
-    """
-    rng = np.random.default_rng(0)
-    X = ((rng.random((1000, 1)) < 0.5) ^ (rng.random((1000, 60)) < 0.05))[:500]
-    rbm = RBM(16, n_iter=10, random_state=seed).fit(X.astype(float))
-    assert rbm.score(X.astype(float)) > -20
-
-
-@pytest.mark.law
-@pytest.mark.filterwarnings("ignore:Training has not converged")
-def test_clusters_are_learned_with_their_shares():
-    """Six clusters of unequal shares, whose persistent chains do not mix: others are tried.
-
-    Without these the log-likelihood is at least 2.4 nats below that of the truth in four fits.
-    """
-    rng, shares = np.random.default_rng(0), np.array([0.3, 0.25, 0.2, 0.12, 0.08, 0.05])
-    centres = rng.random((6, 40)) < 0.5
-    X = centres[rng.choice(6, 3000, p=shares)] ^ (rng.random((3000, 40)) < 0.02)
-    n_flips = (X[:, None, :] ^ centres).sum(axis=2)
-    log_p = logsumexp(n_flips * np.log(0.02) + (40 - n_flips) * np.log(0.98), axis=1, b=shares)
-    rbm = RBM(16, random_state=0).fit(X.astype(float))
-    assert abs(rbm.score(X.astype(float)) - log_p.mean()) < 0.45
-    assert not hasattr(rbm, "ladder_")  # averaged parameters may be far from its rungs
