@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, NamedTuple
 
-from ..arrays import cast, cumulative_sum, dense, is_on_device, like, log_sum_exp, namespace
+from ..arrays import can_replay, cast, cumulative_sum, dense, like, log_sum_exp, namespace
 from ..inference import sample, some_rows
 from ..machine import condition, input_field, turned_over
 from ._chains import ChainPhase, most_rows
 
-_STARTS, _SWEEPS = 16, 3  # most chains from each kind of starts, and their sweeps
+_STARTS, _SWEEPS = 16, 3  # chains from each kind of starts that are proposed, and their sweeps
 # Mean share of the other chains in proposals below which weights say little. Above it chains are in
 # few modes, and steps of bits are short, since long ones may move all chains to a single mode.
 _OVERLAP = 0.7
@@ -44,8 +44,9 @@ class Balance(NamedTuple):
 class BalancedPhase(ChainPhase):
     """Persistent chains, resampled with chains from data and elsewhere by importance weight.
 
-    Where the chains mix, they overlap little or have equal weights, and are left as they are. On a
-    device they are never compared, since steps there do not wait for numbers.
+    Where the chains mix, they overlap little or have equal weights, and are left as they are. They
+    are never compared where steps are recorded, since these do not wait for numbers, and where rows
+    are so wide that there are few chains.
     """
 
     start = "balanced"
@@ -56,7 +57,7 @@ class BalancedPhase(ChainPhase):
     def reviewed(self, machine, state, X, rng):
         """Return the state with resampled chains, if this is due and they are out of balance."""
         balance, hidden = state.more, state.chains.layers[1]
-        if is_on_device(hidden):
+        if can_replay(hidden) or most_rows(machine.n_units[0]) < self.n_least:
             return state
         if balance is None:
             unit, n = machine.units[0], machine.n_units[0]
@@ -106,13 +107,11 @@ class BalancedPhase(ChainPhase):
         """Return visible values from which modes without chains may be reached.
 
         These are rows of data, noise, and draws given random hidden values with various shares of
-        the largest one, which lead to modes that combine several features. In very wide rows, all
-        three kinds together are about as many as the chains.
+        the largest one, which lead to modes that combine several features.
         """
-        n = int(max(1, min(_STARTS, most_rows(machine.n_units[0]) / 3)))
-        data = cast(dense(some_rows(X, n)), machine.dtype)
-        noise = self.noise_rows(machine, rng, n)
-        field = 2 * rng.normal((n, 1)) + 0 * machine.thetas[1].field
+        data = cast(dense(some_rows(X, _STARTS)), machine.dtype)
+        noise = self.noise_rows(machine, rng, _STARTS)
+        field = 2 * rng.normal((_STARTS, 1)) + 0 * machine.thetas[1].field
         drawn = machine.units[1].sample(machine.thetas[1]._replace(field=field), rng)
         drawn = machine.units[0].sample(condition(upper, drawn), rng)
         return namespace(data).concat([data, noise, drawn], axis=0)
