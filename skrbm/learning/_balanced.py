@@ -20,7 +20,7 @@ from ._chains import ChainPhase, most_rows
 _STARTS, _SWEEPS = 16, 3  # chains from each kind of starts that are proposed, and their sweeps
 # Mean share of the other chains in proposals below which weights say little. Above it chains are in
 # few modes, and steps of bits are short, since long ones may move all chains to a single mode.
-_OVERLAP = 0.7
+_OVERLAP = 0.6
 _DIVERGENCE = 0.02  # of a short step, in nats per bit or column of categories
 _EQUAL = 0.75  # effective part of the chains above which they are not resampled
 _SMOOTHINGS = 2  # averages of weights over the rows of a mode
