@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, NamedTuple
 
-from ..arrays import can_replay, cast, cumulative_sum, dense, like, log_sum_exp, namespace
+from ..arrays import cast, cumulative_sum, dense, is_on_device, like, log_sum_exp, namespace
 from ..inference import sample, some_rows
 from ..machine import condition, input_field, turned_over
 from ._chains import ChainPhase, most_rows
@@ -45,8 +45,8 @@ class BalancedPhase(ChainPhase):
     """Persistent chains, resampled with chains from data and elsewhere by importance weight.
 
     Where the chains mix, they overlap little or have equal weights, and are left as they are. They
-    are never compared where steps are recorded, since these do not wait for numbers, and where rows
-    are so wide that there are few chains.
+    are never compared on a device, where steps do not wait for numbers, nor where rows are so wide
+    that there are few chains.
     """
 
     start = "balanced"
@@ -57,7 +57,7 @@ class BalancedPhase(ChainPhase):
     def reviewed(self, machine, state, X, rng):
         """Return the state with resampled chains, if this is due and they are out of balance."""
         balance, hidden = state.more, state.chains.layers[1]
-        if can_replay(hidden) or most_rows(machine.n_units[0]) < self.n_least:
+        if is_on_device(hidden) or most_rows(machine.n_units[0]) < self.n_least:
             return state
         if balance is None:
             unit, n = machine.units[0], machine.n_units[0]

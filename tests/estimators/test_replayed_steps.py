@@ -34,7 +34,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def persistent_chains(monkeypatch):
     """Chains that are the same as on a GPU, where they are not compared, on the processor too."""
-    monkeypatch.setattr("skrbm.learning._balanced.can_replay", lambda x: True)
+    monkeypatch.setattr("skrbm.learning._balanced.is_on_device", lambda x: True)
 
 
 def case(Estimator, **params):
