@@ -151,6 +151,6 @@ class RBM(BaseRBM):
         return components, intercept_hidden, intercept_visible
 
     def _recipe(self, rows=None):
-        # Those of real columns learn as well by persistent chains, in less time.
+        # Persistent chains of numbers learn as well as balanced ones, in less time.
         start = "balanced" if self._units()[0].reach < inf else "persistent"
         return super()._recipe(rows, start=start, is_spread=True, sample_values=True)

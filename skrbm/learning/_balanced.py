@@ -73,7 +73,7 @@ class BalancedPhase(ChainPhase):
         balance = balance._replace(overlap=overlap, n_steps=interval, interval=interval)
         return state._replace(more=balance)
 
-    def rule(self, rule, state):
+    def current_rule(self, rule, state):
         balance = state.more
         if balance is None or balance.overlap < _OVERLAP:
             return rule

@@ -324,7 +324,7 @@ class MomentLearner(BatchLearner):
         """
         rule, phase, length, is_measured = self.length, self.phase, rate, False
         if rule is not None:
-            rule = phase.rule(rule, training.phase_state)
+            rule = phase.current_rule(rule, training.phase_state)
             state = rule.init() if training.length_state is None else training.length_state
             factor = rate * training.length_factor if self._factor is None else self._factor
             length, is_measured = factor * state.rate, rule.measures(state) and rate != 0

@@ -13,9 +13,8 @@ class ModelPhase:
     Attributes
     ----------
     n_states : int or None
-        Number of rows of the state; None for the size of a batch,
+        Number of rows of the state; None for the size of a batch, but at least ``n_least``.
     n_least : int
-        but at least this number.
     for_ranks : bool
         Whether the state can be distributed over several ranks.
     one_hidden_layer : bool
@@ -97,8 +96,8 @@ class ModelPhase:
         """Return the :class:`StepLength` for gradient ascent."""
         raise NotImplementedError
 
-    def rule(self, rule, state):
-        """Return the rule for the length of the next step."""
+    def current_rule(self, rule, state):
+        """Return the :class:`StepLength` of the next step, where ``rule`` is that of the fit."""
         return rule
 
     def kept(self, state):

@@ -122,17 +122,29 @@ def test_chains_start_at_data_at_noise_and_at_hidden_values_of_all_shares():
 def test_comparisons_are_rarer_until_chains_are_resampled(monkeypatch):
     """Rows are resampled at step 63, and the chains are then compared in the next step."""
     machine, rng, X = two_modes(Bernoulli), make_rng(0, np.ones(1)), np.zeros((5, 8))
-    compared = []
+    compared, calls = [], []
 
     def balanced(self, *given):
-        compared.append(step)
-        return 0.7, X if step == 63 else None
+        calls.append(given)
+        return 0.7, X if len(calls) == 7 else None
 
     monkeypatch.setattr(type(PHASE), "_balanced", balanced)
     state = Run(Gibbs().state_at(machine, X, rng))
-    for step in range(1, 80):  # noqa: B007
+    for step in range(1, 80):
+        n_calls = len(calls)
         state = PHASE.reviewed(machine, state, X, rng)
+        if len(calls) > n_calls:
+            compared.append(step)
     assert compared == [1, 3, 7, 15, 31, 47, 63, 64, 66, 70, 78]
+
+
+@pytest.mark.parametrize("most, is_compared", [(100, True), (99, False)])
+def test_few_chains_of_wide_rows_are_not_compared(monkeypatch, most, is_compared):
+    machine, rng = two_modes(Bernoulli), make_rng(0, np.ones(1))
+    monkeypatch.setattr(_balanced, "most_rows", lambda n_columns: most)
+    state = Run(Gibbs().state_at(machine, np.zeros((most, 8)), rng))
+    found = PHASE.reviewed(machine, state, np.ones((5, 8)), rng)
+    assert (found is not state) == is_compared
 
 
 SHORT = {Bernoulli(): 0.16, Spin(): 0.16, Categorical((2, 3, 3)): 0.06, Gaussian(): None}
@@ -146,20 +158,20 @@ def test_steps_are_short_where_chains_of_bits_or_categories_overlap(unit):
     machine = Machine((unit, Bernoulli()), (theta, hidden), (W,))
     rule, X = PHASE.step_length(machine), unit.sample(theta._replace(field=np.zeros((9, 8))), rng)
     state = PHASE.init(machine, rng, 100, X)
-    assert PHASE.rule(rule, state) is rule
+    assert PHASE.current_rule(rule, state) is rule
     state = PHASE.reviewed(machine, state, X, rng)
     assert state.more.overlap == pytest.approx(0.99)
     short = rule.divergence if SHORT[unit] is None else SHORT[unit]
     assert short <= rule.divergence
-    assert PHASE.rule(rule, state).divergence == pytest.approx(short)
+    assert PHASE.current_rule(rule, state).divergence == pytest.approx(short)
     apart = state._replace(more=state.more._replace(overlap=0.59))
-    assert PHASE.rule(rule, apart).divergence == rule.divergence
+    assert PHASE.current_rule(rule, apart).divergence == rule.divergence
     tiny = replace(rule, divergence=1e-3)
-    assert PHASE.rule(tiny, state).divergence == 1e-3
+    assert PHASE.current_rule(tiny, state).divergence == 1e-3
 
 
 @pytest.mark.parametrize("inference, n", [("gibbs", 100), ("pcd", 10), (Gibbs(n_chains=7), 7)])
-def test_chains_are_at_least_a_hundred_if_not_told_otherwise(inference, n):
+def test_by_default_there_are_at_least_a_hundred_chains(inference, n):
     X = np.random.default_rng(0).integers(0, 2, (30, 4))
     rbm = RBM(2, batch_size=10, n_iter=1, inference=inference, random_state=0).fit(X)
     assert rbm.starts_.shape == (n, 4)
