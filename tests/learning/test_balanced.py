@@ -17,7 +17,7 @@ from scipy.stats import norm
 from skrbm import RBM, CategoricalRBM, TabularRBM
 from skrbm.arrays import make_rng
 from skrbm.inference import Chains, Gibbs
-from skrbm.learning import CHAINS
+from skrbm.learning import CHAINS, _balanced
 from skrbm.learning._balanced import _proposals
 from skrbm.learning._chains import Run
 from skrbm.machine import Machine, turned_over
