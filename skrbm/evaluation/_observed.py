@@ -348,9 +348,10 @@ def _chains(machine, base, X, observed, rng, n_chains, n_temperatures):
     """Return log weights of rows and standard errors, by annealing the couplings from 0."""
     every = np.repeat(np.arange(X.shape[0]), n_chains)
     X, observed = take_rows(X, every), take_rows(observed, every)
-    target, xp = clamped(machine, X, observed), namespace(X)
-    known = xp.where(observed, X, xp.zeros_like(X))
-    hidden = machine.units[1].tilt(machine.thetas[1], input_field(machine, 1, (known, None)))
+    target = clamped(machine, X, observed)
+    # A start far from where the chains end, as of columns far from 0, would need more temperatures.
+    means = target.units[0].mean(base)
+    hidden = machine.units[1].tilt(machine.thetas[1], input_field(machine, 1, (means, None)))
     first = replace(target, thetas=(base, hidden, *machine.thetas[2:]), scale=0.0)
     start = Gibbs().init(first, rng, len(every)).layers
     betas = np.linspace(0, 1, n_temperatures + 1)

@@ -130,3 +130,14 @@ def test_the_density_of_what_is_observed_has_its_own_units_of_measure():
     found = Density(machine, coordinates=coordinates).log_weight(H, SEED)
     truth = [row.log_z for row in rows] - OBSERVED.sum(axis=1) * np.log(2)
     assert_allclose(found, truth)
+
+
+def test_annealing_does_not_depend_on_the_origin():
+    """Columns around 1000 are scored like the same columns around 0."""
+    machine, X, _ = problem(("gaussian", "bernoulli"), strength=1.5)
+    far = Coordinates(np.full(5, -1000.0), np.ones(5)).machine_inward(machine)
+    near, distant = (
+        annealed(own, X[:3] + by, OBSERVED[:3], Accuracy(np.inf, 32, (50,)), starts=X + by)
+        for own, by in [(machine, 0.0), (far, 1000.0)]
+    )
+    assert_allclose(distant - Exact(far).log_z, near - Exact(machine).log_z, atol=1e-3)
