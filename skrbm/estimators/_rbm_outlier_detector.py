@@ -193,9 +193,9 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
         """Compute the log-probability of each value given the other values of its row.
 
         The lowest ones show which columns make a row improbable. With a :class:`TabularRBM`, the
-        default, real columns are measured in units of their spread, so that scores can be compared
-        between columns. If the exact values are intractable, they are estimated to about 0.1 nats,
-        which takes 10 ms per value.
+        default, real columns, skewed ones after their transform, are measured in units of their
+        spread, so that scores can be compared between columns. If the exact values are intractable,
+        they are estimated to about 0.1 nats, which takes 10 ms per value.
 
         Parameters
         ----------

@@ -384,7 +384,9 @@ class RealColumn(NumberColumn):
         return np.where(y <= lower, self.lower, np.where(y >= upper, self.upper, x))
 
     def log_spread(self, column):
-        return np.log(self._spread)
+        """Return the log of the deviation of y times dx/dy: scores are then those of y."""
+        inside = np.clip(self._numbers(column), *self._ends)
+        return np.log(self.deviation) - self._log_slope(inside)
 
     def log_volume(self, rows):
         """Return log dy/dx for encoded rows, 0 where missing, float64."""

@@ -343,6 +343,16 @@ def test_sparse_rows_are_scored_as_dense_ones(detector):
         RBMOutlierDetector(SMALL_TABLE).fit(X)
 
 
+def test_features_of_a_skewed_column_are_scored_like_those_of_its_logarithm():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 1)) + 0.5 * rng.normal(size=(400, 3))
+    skewed = X.copy()
+    skewed[:, 0] = np.exp(2 * X[:, 0])
+    rbm = TabularRBM(2, covariance="full", n_iter=100, random_state=0)
+    expected, scores = (RBMOutlierDetector(rbm).fit(T).score_features(T) for T in (X, skewed))
+    assert np.abs(scores - expected).mean() < 0.1
+
+
 @pytest.mark.parametrize("factors", [(1e3, 1, 1, 1), (1e-6, 1e3, 1e6, 1), (1, 1, 1, 1e3)])
 def test_scores_do_not_depend_on_units_of_measure(factors):
     """Densities of rows change by the factors of columns, of which the last is constant.
