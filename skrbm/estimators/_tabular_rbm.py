@@ -26,9 +26,9 @@ class TabularRBM(BaseRBM):
     {n_components = 64}
     kinds : "auto" or dict, default="auto"
         Kinds of columns by name or, if no name is a number, by position. The kinds of all other
-        columns are inferred from their dtypes and values. "binary" columns are booleans, or have
-        two values that are not floats; "categorical" columns are strings, objects and pandas or
-        polars categories.
+        columns are inferred from their dtypes and values. "binary" columns are booleans, zeros
+        and ones, or two values that are not floats; "categorical" columns are strings, objects and
+        pandas or polars categories.
 
         Whole numbers with a range of at most 20 (including floats if values are missing) are
         "discrete", with a weight for each value, if at most a third of the rows is missing and

@@ -62,12 +62,7 @@ def default_density(X, columns, n_components=64, is_table=False):
     is_table = is_table or is_frame(X) or any(c.dtype.kind not in "buif" for c in columns)
     if not (is_table or any(are_bits)) and all(_varies(column) for column in columns):
         return RBM(visible="gaussian", **common)
-    if not all(are_bits):  # then a constant column is a real one, whatever its value
-        pairs = zip(are_bits, columns, strict=True)
-        are_bits = [has and _varies(column) for has, column in pairs]
-    names = list(X.columns) if is_frame(X) else range(len(columns))
-    kinds = {name: "binary" for name, has in zip(names, are_bits, strict=True) if has}
-    return TabularRBM(kinds=kinds, covariance="full", **common)
+    return TabularRBM(covariance="full", **common)
 
 
 def has_bits(X):

@@ -147,10 +147,11 @@ class ObservedColumn:
         given = column_of(X, j) if is_frame(X) else column
         values, dtype = column[known], str(given.dtype)
         code = "O" if asked else _code_of(values, dtype)
-        if code == "f" and len(values) < len(column):
+        if code == "f":
             numbers = as_numbers(values, name)
-            if (numbers % 1 == 0).all() and np.ptp(numbers) <= _MAX_RATING:
-                code = "i"  # NaN has made floats of codes or of a rating
+            are_whole = (numbers % 1 == 0).all() and np.ptp(numbers) <= _MAX_RATING
+            if np.isin(numbers, (0, 1)).all() or (are_whole and len(values) < len(column)):
+                code = "i"  # bits, or codes or a rating of which NaN has made floats
         ordered = bool(getattr(given.dtype, "ordered", False))
         found = cls(name, dtype, ordered, code, asked, len(values))
         if code in "if" or asked not in (None, "binary", "categorical"):
