@@ -18,7 +18,7 @@ def values_of(X, j, values):
         return given_values(declared, j)
     if values.dtype.kind == "f" and "int" in str(dtype).lower():  # nullable integers
         values = values.astype(np.int64)
-    return _distinct(values, f"column {j} of X")
+    return _distinct(values, f"column {(X.columns[j] if is_frame(X) else j)!r} of X")
 
 
 def given_values(values, j):
@@ -51,7 +51,7 @@ def _distinct(values, name):
     except TypeError as error:
         types = sorted({type(value).__name__ for value in values})
         raise TypeError(
-            f"a column argument must be uniformly strings or numbers, and {name} has {types}"
+            f"{name} has values of types {types}; convert them all to numbers or to strings"
         ) from error
 
 
