@@ -180,6 +180,13 @@ class RatingRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         weights, seen = rows_with_weight(sample_weight, seen)
         if not seen.nnz:
             raise ValueError("X has no rating")
+        if not resumes and seen.nnz > 1 and seen.data.min() == seen.data.max():
+            warnings.warn(
+                f"all ratings are {seen.data[0]:g}, and so are all predictions; to rank items by "
+                "choices, use RBM",
+                UserWarning,
+                stacklevel=3,
+            )
         if n_iter == "auto":
             n_iter = max(_EPOCHS, _STEPS // -(-seen.shape[0] // int(self.batch_size)))
         effects = self.effects_ if resumes else Effects.fitted(seen, weights)

@@ -137,6 +137,12 @@ def test_rows_and_columns_without_ratings_are_expected_to_be_as_others():
     assert np.isfinite(rbm.impute(X)).all()
 
 
+def test_choices_that_are_taken_for_ratings_warn():
+    chosen = sp.csr_array(np.isfinite(ratings(60, 10)[1]).astype(float))
+    with pytest.warns(UserWarning, match="all ratings are 1.*use RBM"):
+        RatingRBM(2, n_iter=1).fit(chosen)
+
+
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_zeros_for_what_is_missing_warn(method):
     holes = np.clip(np.rint(ratings(60, 10)[1]), 1, 5)
