@@ -16,7 +16,7 @@ _BITS, _LEAST = 0.075, 10.0  # per column of bits, and smallest value for all of
 _CAP_OF_BITS, _CAP_OF_NUMBERS = 3.0, 1.0
 # Bounds of the divergence for counts, all of whose columns are one site; between the bounds it is
 # one nat per column. Free energies of long rows grow within a few steps, so every step is measured.
-_DRAWS = 100.0, 1000.0
+_DRAWS = 10.0, 1000.0
 # The first steps are all measured, since the first length is a guess. The running mean covers the
 # same number of measurements.
 _FIRST_STEPS = 10

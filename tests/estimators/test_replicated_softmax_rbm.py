@@ -141,6 +141,14 @@ def test_topics_are_learnt(params):
     assert rbm.perplexity(new) < 0.85 * alone
 
 
+def test_steps_do_not_overshoot_with_few_words():
+    """No epoch makes the model worse than independent words."""
+    X = topics(500, n_words=8)
+    alone = np.mean(X @ np.log(X.sum(axis=0) / X.sum()))
+    rbm = small()
+    assert min(rbm.partial_fit(X).score(X) - alone for _ in range(15)) > -0.5
+
+
 @pytest.mark.parametrize("n_components", [4, 14])  # by an exact log Z, and by an estimate
 def test_a_fit_that_is_worse_than_independent_words_warns(n_components):
     X = topics(300)
