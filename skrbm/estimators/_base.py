@@ -486,7 +486,7 @@ class BaseRBM(DensityModel):
         kept = getattr(components, "units_", units)  # bounds that were taken from data
         units = tuple(
             unit.fitted(Columns(np.array([old.bounds])) if type(old) is type(unit) else None)
-            for unit, old in zip(units, kept, strict=True)
+            for unit, old in zip(units, kept, strict=False)  # machine_from checks the numbers
         )
         machine = machine_from(*given, units, **more)
         rbm.n_components = machine.n_units[1]

@@ -86,7 +86,8 @@ def _check_source(estimator, units, sizes):
     ``sizes`` are the required numbers of units, None for those of the estimator.
     """
     name = type(estimator).__name__
-    if not hasattr(estimator, "intercept_hidden_"):
+    # The intercepts of a ConditionalRBM are not those of the distribution of any rows.
+    if not hasattr(estimator, "intercept_hidden_") or hasattr(estimator, "coef_hidden_"):
         raise ValueError(
             f"{name} is not fitted, or is not an RBM; in a meta-estimator, which clones it, "
             "wrap it in sklearn.frozen.FrozenEstimator"

@@ -23,7 +23,7 @@ from _fractional import row_numbers
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from skrbm import RBM, GaussianBernoulliRBM
+from skrbm import RBM, ConditionalRBM, DeepTAPMachine, GaussianBernoulliRBM
 from skrbm.inference import AIS, TAP
 
 every = pytest.mark.parametrize("RBM", RBMS)
@@ -205,6 +205,17 @@ def test_from_parameters(RBM):
 def test_bad_parameters(arguments, message):
     with pytest.raises(ValueError, match=message):
         RBM.from_parameters(*arguments)
+
+
+def test_parameters_are_those_of_one_hidden_layer_without_features():
+    X = binary_data()
+    deep = DeepTAPMachine((3, 2), n_iter_pretrain=1, n_iter=1).fit(X)
+    given_features = ConditionalRBM(2, n_iter=1).fit(X, X.astype(int))  # biases depend on them
+    for source in (deep, given_features):
+        with pytest.raises(ValueError, match="not an RBM"):
+            RBM.from_parameters(source)
+        with pytest.raises(ValueError, match="not an RBM"):
+            RBM(2, init=source).fit(X)
 
 
 @every
