@@ -11,6 +11,7 @@ from skrbm import (
     TAPRBM,
     BernoulliRBM,
     CategoricalRBM,
+    RBMClassifier,
     RBMOutlierDetector,
 )
 from skrbm.evaluation import SolutionTree, diagnose
@@ -271,6 +272,8 @@ def test_samples_are_those_of_the_estimator(rbm):
     assert_array_equal(drawn, rbm.sample(6, random_state=0))
     with pytest.raises(ValueError, match="image_shape"):
         SamplesDisplay.from_estimator(rbm)
+    with pytest.raises(TypeError, match="density estimator, such as RBM, got RBMClassifier"):
+        SamplesDisplay.from_estimator(RBMClassifier(RBM(2, n_iter=1)).fit(drawn, drawn[:, 0]))
 
 
 def test_completions_are_drawn_beside_their_images(rbm):

@@ -44,7 +44,7 @@ class SamplesDisplay:
 
         Parameters
         ----------
-        estimator : fitted estimator with ``sample``
+        estimator : fitted density estimator
         X : array-like of shape (n_images, n_features), default=None
             Images with NaN for missing pixels. Each row of the grid shows an image, its conditional
             mean, if the estimator has ``impute``, and draws.
@@ -67,8 +67,15 @@ class SamplesDisplay:
         ------
         ValueError
             If the features do not fill an image.
+        TypeError
+            If samples of the estimator are not rows of features alone.
         """
         check_is_fitted(estimator)
+        if not hasattr(type(estimator), "density_"):
+            raise TypeError(
+                "estimator must be a density estimator, such as RBM, got "
+                f"{type(estimator).__name__}; for a Pipeline pass the step, such as model[0]"
+            )
         n_samples = (64 if X is None else 3) if n_samples is None else n_samples
         check_count("n_samples", n_samples, 1)
         options = {"n_steps": n_steps, "random_state": random_state}
