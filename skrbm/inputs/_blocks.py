@@ -110,6 +110,12 @@ def as_blocks(X, n_rows=None):
     return blocks
 
 
+def check_one_array(estimator, X):
+    """Raise TypeError if X is data that can only be read in blocks."""
+    if find_blocks(X) is not None and not hasattr(X, "__array__"):
+        raise TypeError(f"{type(estimator).__name__} needs all rows in one array")
+
+
 def find_blocks(X, n_rows=None):
     """Return a :class:`RowBlocks` for data that are read in blocks, None for an array in memory."""
     if isinstance(X, np.memmap):

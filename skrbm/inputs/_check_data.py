@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_array, validate_data
 from .._checks import check_observed
 from ..arrays import as_like, cast, has_missing, is_foreign, namespace, value_range, working_dtype
 from ..exceptions import DataRangeWarning
-from ._blocks import CheckedBlocks, find_blocks
+from ._blocks import CheckedBlocks, check_one_array, find_blocks
 from ._frames import check_container, check_table, column_of, is_frame
 
 _ENCODES_TEXT_BY = "use TabularRBM, which takes tables of numbers and categories, or encode them"
@@ -39,8 +39,7 @@ def check_data(estimator, X, *, reset=False, missing=False, sparse=True, blocks=
 
     if source is not None and blocks:
         return CheckedBlocks(source, check)
-    if source is not None and not hasattr(X, "__array__"):
-        raise TypeError(f"{type(estimator).__name__} needs all rows in one array")
+    check_one_array(estimator, X)
     return check(X)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
 from ..arrays import is_foreign, to_numpy
+from ._blocks import check_one_array
 
 _TIMES = date, time, timedelta, np.datetime64, np.timedelta64
 
@@ -26,6 +27,7 @@ def columns_of(estimator, X, *, reset=False):
             raise ValueError(f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s)")
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         return [np.asarray(column_of(X, j)) for j in range(X.shape[1])]
+    check_one_array(estimator, X)
     given, options = X, {"ensure_all_finite": False, "estimator": estimator, "input_name": "X"}
     X = check_array(given, dtype=None, **options)
     if not hasattr(given, "dtype") and X.dtype.kind in "US":  # lists that mix text and numbers

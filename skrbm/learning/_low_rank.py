@@ -58,8 +58,7 @@ def low_rank(machine, rows, seed, first_weights):
     """
     for unit in machine.units:
         if not (unit.has_variances and isfinite(unit.bounds[1] - unit.bounds[0])):
-            name = type(unit).__name__
-            raise ValueError(f"init='low_rank' needs independent units with bounds, not {name}")
+            raise ValueError(f"init='low_rank' needs independent units with bounds, not {unit}")
     most = max(1, _MOST_VALUES // machine.n_units[0])
     X = to_numpy(rows(min(_ROWS, most))).astype(np.float64)
     rng = np.random.default_rng(seed)

@@ -17,7 +17,11 @@ from sklearn.utils import get_tags
 from skrbm import (
     RBM,
     TAPRBM,
+    CategoricalRBM,
     GaussianBernoulliRBM,
+    RBMImputer,
+    RBMOutlierDetector,
+    TabularRBM,
 )
 from skrbm.inputs import _block_rows as block_rows
 from skrbm.inputs import as_blocks
@@ -159,3 +163,13 @@ def test_errors_of_blocks_say_which(Estimator):
         rbm.fit(lambda: iter(X))
     with pytest.raises(ValueError, match="no rows"):
         rbm.fit(lambda: [])
+
+
+@pytest.mark.parametrize("Estimator", [RBM, CategoricalRBM, TabularRBM])
+def test_what_needs_all_rows_says_so(Estimator):
+    rbm = small(Estimator).fit(binary_data())
+    with pytest.raises(TypeError, match="needs all rows in one array"):
+        rbm.gibbs(batches())
+    for wrapper in (RBMImputer(rbm), RBMOutlierDetector(rbm)):
+        with pytest.raises(TypeError, match="needs all rows in one array"):
+            wrapper.fit(batches())
