@@ -26,7 +26,7 @@ from ..arrays import (
     to_numpy,
 )
 from ..evaluation import Density
-from ..inference import chain_ends
+from ..inference import one_sweep
 from ..inputs import check_rows, check_weights, columns_of
 from ..machine import condition, conditional, in_double
 from ._denoising import channel, denoised
@@ -433,6 +433,8 @@ class DensityModel(
     def gibbs(self, v, random_state=None):
         """Draw visible values by one sweep of block Gibbs sampling.
 
+        In a deep machine, the hidden layers are first drawn given ``v`` by 100 sweeps.
+
         Parameters
         ----------
         v : {array-like, sparse matrix} of shape (n_samples, n_features)
@@ -446,7 +448,7 @@ class DensityModel(
         """
         X, machine = visible_rows(self, v), self.machine_
         rng = make_rng(random_state, machine.weights[0])
-        blocks = (chain_ends(machine, rng, dense(rows), 1) for rows in blocks_of(self, X))
+        blocks = (one_sweep(machine, rng, dense(rows)) for rows in blocks_of(self, X))
         return decoded(self, blocks, v, drawn=True)
 
     @available_if(_has_one_density)

@@ -16,6 +16,7 @@ from ._clamped import (
     clamped_mean,
     completed,
     mean_of_chains,
+    one_sweep,
     rows_with_holes,
     tempered_mean,
     with_rows,

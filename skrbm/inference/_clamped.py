@@ -17,6 +17,7 @@ from ._held import held
 from ._sampler import last_visible, sample
 
 _GIBBS = Gibbs()
+_SWEEPS_OF_HIDDEN = 100  # of the hidden layers of a deep machine given a row
 
 
 def clamped(machine, X, observed):
@@ -51,6 +52,18 @@ def completed(machine, X, observed, rng, n_steps, sampler=_GIBBS):
     if samples_exactly(machine) and not sampler.has_rungs:
         return with_rows(X, holes, last_visible(sampler, held, state, rng, n_steps))
     return with_rows(X, holes, sample(sampler, held, state, rng, n_steps).layers[0])
+
+
+def one_sweep(machine, rng, X):
+    """Return the visible values of Gibbs chains one sweep after X.
+
+    In a deep machine the hidden layers depend on each other given X, so that chains with X held
+    draw them first.
+    """
+    state = _GIBBS.state_at(machine, X, rng)
+    if len(machine.units) > 2:
+        state = sample(_GIBBS, clamped(machine, X, X == X), state, rng, _SWEEPS_OF_HIDDEN)
+    return sample(_GIBBS, machine, state, rng, 1).layers[0]
 
 
 def clamped_mean(machine, X, observed, rng, n_steps, layer=0):

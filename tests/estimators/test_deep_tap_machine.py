@@ -120,6 +120,16 @@ def test_sample_has_the_law_of_the_machine(sizes):
     assert stats.chisquare(counts, 20_000 * expected).pvalue > LEVEL
 
 
+@depths
+def test_a_sweep_keeps_the_law_of_the_machine(sizes):
+    machine, V = known(sizes, seed=1, strength=1.5), all_rows(4)
+    expected = np.exp(log_likelihood(machine.machine_, V))
+    drawn = np.random.default_rng(0).choice(16, 20_000, p=expected / expected.sum())
+    moved = machine.gibbs(V[drawn], random_state=0)
+    counts = np.bincount((moved @ 2 ** np.arange(4)).astype(int), minlength=16)
+    assert stats.chisquare(counts, 20_000 * expected).pvalue > LEVEL
+
+
 # ----------------------------------------------------------------- one hidden layer
 
 
