@@ -417,9 +417,10 @@ class DensityModel(
         Returns
         -------
         X : array or DataFrame of shape (n_samples, n_features), or list of ``n_draws`` of them
-            Observed values are clipped to the range of the units. In a DataFrame, columns have the
-            dtypes seen in ``fit``, and imputed integers are rounded; values imputed in "skewed"
-            columns are near the median rather than the mean.
+            Observed values are clipped to the range of the units. In a DataFrame of
+            :class:`TabularRBM` or :class:`CategoricalRBM`, columns have the dtypes seen in ``fit``,
+            and imputed integers are rounded; values imputed in "skewed" columns are near the median
+            rather than the mean.
         """
         if n_draws is not None:
             check_count("n_draws", n_draws, 1)
