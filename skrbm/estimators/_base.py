@@ -116,7 +116,6 @@ class BaseRBM(DensityModel):
         ``options`` are further fields; unless ``parameters`` is among them, these are standardized
         by the columns.
         """
-        check_scale_known(rows)
         method, optimizer = self._method(), optimizer_of(self)
         if isinstance(method, FixedPoint):
             method.check_marginals()
@@ -322,6 +321,7 @@ class BaseRBM(DensityModel):
         place = X.place if isinstance(X, RowBlocks) else parameter_reference(X)
         rng = make_rng(seed, place)
         rows = rows_of(X, self._units()[0], place.dtype, weights=weights, first=True)
+        check_scale_known(rows)
         if not takes_table(self):  # which replaces such values
             n = rows.X.shape[1]
             warn_of_constants(rows, list(getattr(self, "feature_names_in_", range(n))))

@@ -14,7 +14,7 @@ from ..evaluation import Density
 from ..evaluation._deep import hidden_means
 from ..exceptions import DataRangeWarning, DivergenceError
 from ..inference import completed
-from ..inputs import LAYER_ATTRIBUTES, check_rows, check_scale_known, layers_from
+from ..inputs import LAYER_ATTRIBUTES, check_rows, layers_from
 from ..learning import DeepPhase
 from ..machine import Machine, condition, turned_over
 from ._base import BaseRBM
@@ -170,7 +170,6 @@ class DeepTAPMachine(BaseRBM):
         return (visible, *[hidden] * len(layer_sizes(self.n_components)))
 
     def _recipe(self, rows=None):
-        check_scale_known(rows)
         _layer_index(self.layer, len(layer_sizes(self.n_components)))
         method = self._method()
         method.check_marginals()

@@ -178,7 +178,7 @@ def into_support(X, unit, warn=False):
 
 def check_scale_known(rows):
     """Raise ValueError if real columns, whose scale is learned, have a single sample."""
-    if rows is not None and rows.total == 1 and rows.unit.has_precision:
+    if rows.total == 1 and rows.unit.has_precision:
         raise ValueError("X has 1 sample, but at least 2 are needed for the scale of real columns")
 
 

@@ -250,7 +250,6 @@ DATA = {
     "nearly constant": lambda: np.column_stack([clusters(), 1e3 + 1e-12 * np.arange(400)]),
     "outlier": lambda: with_outlier(digits()),
     "unequal variances": lambda: clusters() * [1e-8, 1.0, 1e8],
-    "one row": lambda: clusters(1),
     "equal rows": lambda: np.ones((20, 3)),
 }
 
