@@ -234,7 +234,7 @@ class ChainPhase(ModelPhase):
     def step_length(self, machine):
         rule = StepLength.of_chains(machine.units, machine.n_units[0])
         if self.divergence is not None:
-            rule = replace(rule, divergence=self.divergence)
+            rule = replace(rule, divergence=self.divergence, within=None)
         every = 1 if may_lack_integral(machine.units) else rule.every
         return replace(rule, every=every)
 
@@ -263,6 +263,9 @@ class NoisePhase(ChainPhase):
         n = X.shape[0] if self.n_states is None else self.n_states
         rows = self.noise_rows(machine, rng, n)
         return self.chains_at(machine, self.sampler, rows, self.sampler.n_steps, rng)
+
+    def step_length(self, machine):
+        return replace(super().step_length(machine), within=None)
 
 
 @dataclass(frozen=True)
@@ -297,6 +300,9 @@ class DataPhase(ChainPhase):
     """Chains that start at the rows of the batch (contrastive divergence)."""
 
     start = "data"
+
+    def origins(self, state, X):
+        return X
 
     def _chains(self, machine, state, X, rng):
         return self.sampler.state_at(machine, X, rng)

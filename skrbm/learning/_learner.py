@@ -13,11 +13,13 @@ from ..arrays import (
     cast,
     copied,
     is_foreign,
+    joined_rows,
     like,
     namespace,
     numbers,
     put_off,
     require,
+    take_rows,
     to_numpy,
 )
 from ..exceptions import DivergenceError
@@ -294,6 +296,9 @@ class MomentLearner(BatchLearner):
         X, observed = self.rows.batch(index)
         if self.sample_values:
             X = cast(rng.uniform(X.shape) < X, X.dtype)
+        origins = None
+        if self.length is not None and self.length.within is not None:
+            origins = phase.origins(state, X)
         if observed is None:
             state, data, model = phase.phases(machine, state, X, rng)
         else:
@@ -312,15 +317,16 @@ class MomentLearner(BatchLearner):
                 means = [old + _OFFSET_WEIGHT * (new - old) for old, new in pairs]
             training.offsets = tuple(means)
         slopes = self.parameters.gradient(machine, difference)
-        length = self._take(training, slopes, X, rate)
+        length = self._take(training, slopes, X, rate, origins)
         report = {"learning_rate": length} | phase.report(state)
         return report, training.machine.has_finite_thetas()
 
-    def _take(self, training, slopes, X, rate):
+    def _take(self, training, slopes, X, rate, origins):
         """Take a step of the optimizer, and return its length: ``rate``, or that of the rule.
 
         The length of the rule is multiplied by ``rate``. Some steps are measured by the change of
-        free energies of samples, and shortened if it is too large.
+        free energies of samples, and shortened if it is too large. ``origins`` are the visible
+        values from which the samples come, for a rule within the modes.
         """
         rule, phase, length, is_measured = self.length, self.phase, rate, False
         if rule is not None:
@@ -333,7 +339,11 @@ class MomentLearner(BatchLearner):
             training.length_state = rule.unmeasured(state)
         if is_measured:
             rows = phase.samples(training.phase_state)
-            energies = phase.energies(training.machine, training.phase_state)
+            if rule.within is None:
+                energies = phase.energies(training.machine, training.phase_state)
+            else:
+                rows = _pairs(rows, origins)
+                energies = phase.free_energy(training.machine, rows)
         parameters = self.parameters.of(training.machine)
         before = tuple(copied(part) for part in parameters) if is_measured else None
         self._move(training, parameters, slopes, _like(length, X))
@@ -341,8 +351,11 @@ class MomentLearner(BatchLearner):
         if is_measured:
             change = phase.free_energy(moved, rows) - energies
             change = _for_equal_totals(moved, rows, change)
-            weights = phase.weights(training.phase_state)
-            training.length_state, part = rule.next(state, change, length, weights)
+            weights, at_origins = phase.weights(training.phase_state), None
+            if rule.within is not None:
+                n = change.shape[0] // 2
+                change, at_origins = change[:n], change[n:]
+            training.length_state, part = rule.next(state, change, length, weights, at_origins)
             if may_lack_integral(moved.units) and not is_foreign(X) and not has_integral(moved):
                 part, training.length_state = 0.0 * part, rule.rejected(state)
             if is_foreign(part) or part < 1:
@@ -432,6 +445,12 @@ def _for_equal_totals(machine, rows, change):
     mean = namespace(totals).mean
     apart, change = totals - mean(totals), change - mean(change)
     return change - apart * (mean(apart * change) / (mean(apart * apart) + 1e-12))
+
+
+def _pairs(rows, origins):
+    """Return every second row of an array, and below them those from which they come."""
+    n = min(rows.shape[0], origins.shape[0])
+    return joined_rows([take_rows(part, slice(0, n, 2)) for part in (rows, origins)])
 
 
 def _like(length, X):

@@ -10,7 +10,9 @@ from ..arrays import namespace, number
 
 # Largest divergences of a step, in nats (doc/theory/learning.rst).
 _NUMBERS = 0.15  # per column of numbers
-_BITS, _LEAST = 0.075, 10.0  # per column of bits, and smallest value for all of them together
+# Per column of bits, and smallest value for all of them together.
+_BITS, _LEAST = 0.4, 10.0
+_WITHIN, _LEAST_WITHIN = 0.0075, 5.0  # the same within the modes
 # Largest lengths of a step. Numbers have deviations of about 1 in the coordinates of learning: a
 # step of 1 moves a mean to that of the data, and steps above 2 diverge. Bits have at most 1/2.
 _CAP_OF_BITS, _CAP_OF_NUMBERS = 3.0, 1.0
@@ -32,7 +34,8 @@ class LengthState(NamedTuple):
 
     ``rate`` is the length of the next step, before it is multiplied by the factor of the schedule.
     ``deviation`` is the running geometric mean of the standard deviation, in nats, of the change of
-    free energies in a step of length 1.
+    free energies in a step of length 1, or, if it is the larger one, of that within the modes times
+    the root of the quotient of both limits.
     """
 
     rate: Any
@@ -53,6 +56,11 @@ class StepLength:
     is therefore independent of units of measure, batch size and kind of units. A measured step that
     would exceed the divergence is shortened before it is accepted.
 
+    Chains follow a step within the modes where they are, but hardly move from one mode to another.
+    ``within`` limits the divergence within the modes, in which the variance is replaced by half the
+    mean square of the difference between two successive states of a chain. That is the same where
+    chains mix.
+
     Parameters
     ----------
     divergence : float
@@ -65,12 +73,15 @@ class StepLength:
     of_bits : float, default=1.0
         Factor on the step length for columns and hidden units of bits, if there are columns of
         numbers as well.
+    within : float, default=None
+        Maximum divergence within the modes, in nats; None for no such limit.
     """
 
     divergence: float
     cap: float = 1.0
     every: int = 5
     of_bits: float = 1.0
+    within: float | None = None
 
     @classmethod
     def of_chains(cls, units, n_columns):
@@ -80,7 +91,8 @@ class StepLength:
             least, most = _DRAWS
             return cls(min(max(least, n_columns), most), _CAP_OF_BITS, every=1)
         if math.isfinite(scale):
-            return cls(max(_LEAST, _BITS * n_columns), _CAP_OF_BITS * min(1.0, scale))
+            most, within = max(_LEAST, _BITS * n_columns), max(_LEAST_WITHIN, _WITHIN * n_columns)
+            return cls(most, _CAP_OF_BITS * min(1.0, scale), within=within)
         are_bits = all(unit.has_bits for unit in units[1:])  # the others are capped like numbers
         longer = _CAP_OF_BITS / _CAP_OF_NUMBERS if are_bits else 1.0
         return cls(_NUMBERS * n_columns, _CAP_OF_NUMBERS, of_bits=longer)
@@ -112,7 +124,7 @@ class StepLength:
         """Whether from now on steps differ only in whether they are measured."""
         return state.n_steps >= _FIRST_STEPS
 
-    def next(self, state, change, length, weights=None):
+    def next(self, state, change, length, weights=None, at_origins=None):
         """Return the state after a measured step, and the fraction of the step that is allowed.
 
         Parameters
@@ -124,6 +136,9 @@ class StepLength:
             Length of the step.
         weights : array of shape (n_samples,), default=None
             Importance weights of the samples, which sum to 1.
+        at_origins : array of shape (n_samples,), default=None
+            The change at the former states of the chains, if the divergence within the modes is
+            limited.
 
         Returns
         -------
@@ -137,6 +152,11 @@ class StepLength:
         else:
             centred = change - xp.sum(weights * change)
             deviation = xp.sqrt(xp.sum(weights * centred * centred))
+        if at_origins is not None:
+            within = ranks().variance(
+                (change - at_origins) * (self.divergence / self.within / 2) ** 0.5
+            )
+            deviation = xp.maximum(deviation, xp.sqrt(within))
         one = xp.ones_like(deviation)
         length = one * length
         finite = xp.isfinite(deviation)

@@ -408,9 +408,10 @@ class NaturalGradient(Penalised):
         check_number("damping", self.damping, above=0)
 
     def step_length(self, rule, n_columns):
-        # Its lengths have other units than those of the gradient, and so no cap of these.
-        most = min(rule.divergence, _NATURAL)
-        return replace(rule, divergence=most, cap=self._longest_step(n_columns), of_bits=1.0)
+        # Its lengths have other units than those of the gradient, and so no cap of these; its
+        # metric is that of all samples.
+        rule = replace(rule, divergence=min(rule.divergence, _NATURAL), within=None)
+        return replace(rule, cap=self._longest_step(n_columns), of_bits=1.0)
 
     def difference(self, machine, data, model, metric, parameters):
         return natural_difference(machine, data, model, metric, parameters, self.damping)

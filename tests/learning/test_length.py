@@ -10,27 +10,30 @@ from _exact import Exact, free_energy
 from _fractional import all_rows
 from _machines import bits, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import log_softmax
+from scipy.special import expit, log_softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from skrbm.arrays import make_rng
 from skrbm.exceptions import DivergenceError
+from skrbm.inference import Gibbs
 from skrbm.inputs import DistinctRows, Rows
 from skrbm.learning import (
     NATURAL,
     SGD,
     Adam,
     BatchLearner,
+    ChainPhase,
     ModelPhase,
     MomentLearner,
     StepLength,
     Trainer,
     Training,
 )
+from skrbm.learning._chains import DataPhase, Run
 from skrbm.learning._length import LengthState
-from skrbm.machine import data_moments
+from skrbm.machine import Machine, data_moments
 from skrbm.machine import free_energy as own_free_energy
-from skrbm.units import UNITS, Bernoulli, Multinomial
+from skrbm.units import UNITS, Bernoulli, Multinomial, Theta
 
 ROWS = all_rows(5)
 BINARY = ("bernoulli", "bernoulli")
@@ -95,7 +98,7 @@ def test_lengths_have_limits():
 def test_columns_add_to_the_divergence(visible):
     """That of ten times as many columns is ten times as large, but that of words is of a row."""
     units = UNITS[visible](), Bernoulli()
-    few, many = (StepLength.of_chains(units, n) for n in (200, 2000))
+    few, many = (StepLength.of_chains(units, n) for n in (1000, 10_000))
     assert many.divergence == pytest.approx(10 * few.divergence) and many.cap == few.cap
     units = Multinomial(np.array([3.0])), Bernoulli()
     few, many = (StepLength.of_chains(units, n) for n in (2000, 20_000))
@@ -166,6 +169,37 @@ def test_the_length_is_the_rate_of_the_schedule_times_that_of_the_rule():
     before = training.machine.copy()
     assert learner.epoch(training, 0.0, 0.0)["learning_rate"] == 0
     assert_array_equal(training.machine.weights[0], before.weights[0])
+
+
+@pytest.mark.parametrize("phase", [ChainPhase(Gibbs()), DataPhase(Gibbs())], ids=["pcd", "cd"])
+def test_divergence_within_modes(phase):
+    """From 20,000 starts in two modes of other shares than in the data, with 4 % at 5 deviations.
+
+    Against sums over all pairs of a start and the row after one sweep.
+    """
+    W, fields = np.full((1, 5), 4.0), (Theta(np.full(5, -2.0)), Theta(np.full(1, -10.0)))
+    machine = Machine((Bernoulli(), Bernoulli()), fields, (W,))
+    p = np.exp(-own_free_energy(machine, ROWS) - Exact(machine).log_z)
+    shares = {"persistent": p, "data": p * (1 + 2 * (ROWS.sum(axis=1) > 2))}[phase.start]
+    generator = np.random.default_rng(0)
+    on = p * (ROWS.sum(axis=1) > 2)
+    starts, X = (ROWS[generator.choice(32, 20_000, p=q / q.sum())] for q in (shares, on))
+    X = starts if phase.start == "data" else X
+    rows, rule = Rows(X, machine.units[0], machine.dtype), StepLength(100.0, within=1.0)
+    learner = MomentLearner(rows, phase, PLAIN, batch_size=len(X), length=rule)
+    rng = make_rng(0, X)
+    state = Run(Gibbs().state_at(machine, starts, rng))
+    training = Training(rng, machine.copy(), state, PLAIN.init(NATURAL.of(machine)))
+    learner.epoch(training, 0.0, 1.0)
+    step = own_free_energy(training.machine, ROWS) - own_free_energy(machine, ROWS)
+    upward = expit(ROWS @ W[0] - 10)[:, None]
+    upward = np.hstack([1 - upward, upward])  # p(h | v)
+    downward = p[:, None] * upward
+    downward /= downward.sum(axis=0)  # p(v | h)
+    pairs = (shares / shares.sum())[:, None] * (upward @ downward.T)
+    within = 0.5 * np.sum(pairs * (step[:, None] - step) ** 2)
+    assert within < 0.3 * (p @ step**2 - (p @ step) ** 2)
+    assert 0.05 * training.length_state.deviation == pytest.approx(10 * within**0.5, rel=0.04)
 
 
 @dataclass(frozen=True)
