@@ -11,7 +11,7 @@ from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_array_equal
 from scipy import stats
 
-from skrbm.arrays import make_rng, seed_sequence, to_numpy
+from skrbm.arrays import like, make_rng, namespace, seed_sequence, to_numpy
 
 LEVEL = 1e-6
 N = 40_000
@@ -44,14 +44,14 @@ def test_uniform_and_normal_numbers(reference, name, law):
 
 
 @pytest.mark.parametrize("columns", [1, 3])  # an odd number of draws takes half a word too many
-def test_signed(reference, columns):
-    shape = (N + 1, columns)
-    noise, bound = make_rng(0, reference).signed(shape)
-    x = drawn_like(noise, reference, shape) / float(bound)
-    assert np.abs(x).max() <= 1
-    assert stats.kstest(x.ravel(), stats.uniform(-1, 2).cdf).pvalue > LEVEL
-    # What units compare it with has the same dtype, so that nothing is promoted.
-    assert (noise * bound).dtype == reference.dtype
+@pytest.mark.parametrize("mean", [0.0, 0.05, 0.5, 0.65, 1.0])
+@pytest.mark.parametrize("n_rows", [N + 1, 101])  # few bits are drawn in another way
+def test_bits(reference, columns, mean, n_rows):
+    shape, rng = (n_rows, columns), make_rng(0, reference)
+    means = namespace(reference).full(shape, mean, **like(reference))
+    x = drawn_like(rng.bits(means), reference, shape)
+    assert set(np.unique(x)) == {0, 1} - {1 - mean}
+    assert stats.binomtest(int(x.sum()), x.size, mean).pvalue > LEVEL
 
 
 def test_permutation_and_integers_are_index_arrays(reference):
@@ -67,7 +67,8 @@ def test_permutation_and_integers_are_index_arrays(reference):
 
 def draws(rng):
     """Some of everything, so that a stream is told apart by it."""
-    values = rng.uniform((4,)), rng.normal((4,)), rng.signed((5,))[0], rng.permutation(30)
+    values = rng.uniform((50,)), rng.normal((4,)), rng.permutation(30)
+    values = *values, rng.bits(values[0])
     return np.concatenate([to_numpy(x).astype(np.float64).ravel() for x in values])
 
 

@@ -24,7 +24,6 @@ from ._namespace import (
     Index,
     are_finite,
     as_like,
-    below,
     can_replay,
     cast,
     copied,

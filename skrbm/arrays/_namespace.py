@@ -43,7 +43,7 @@ def is_sparse(X: Any) -> bool:
 
 def is_torch(x: Any) -> bool:
     """Whether x is a tensor of torch, without an import of it."""
-    return type(x).__module__.partition(".")[0] == "torch"
+    return type(x) is not np.ndarray and type(x).__module__.partition(".")[0] == "torch"
 
 
 def torch_of(x: Any) -> Any:
@@ -126,15 +126,6 @@ def working_dtype(X: Array) -> Any:
     return promoted if promoted in (np.float32, np.float64) else np.dtype(np.float64)
 
 
-def below(noise: Array, threshold: Array) -> Array:
-    """Return 1 where noise is below a threshold, else 0, in its dtype; may overwrite noise."""
-    if type(noise) is np.ndarray:  # the usual type is checked first
-        return (noise < threshold).astype(noise.dtype)
-    if is_torch(noise):
-        return noise.lt_(threshold)
-    return cast(noise < threshold, noise.dtype)
-
-
 def copied(x: Array) -> Array:
     """Return a copy of an array."""
     return namespace(x).asarray(x, copy=True)
@@ -155,7 +146,7 @@ def are_finite(parts: Sequence[Array]) -> Any:
 
     A bool, or in another library than NumPy a 0-d array, without synchronization of the device.
     """
-    if not parts or not is_foreign(parts[0]):
+    if not parts or type(parts[0]) is np.ndarray:
         for part in parts:  # a generator would take as long as the sums of few numbers
             if not isfinite(np.add.reduce(part, axis=None)):
                 return False

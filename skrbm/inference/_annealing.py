@@ -11,7 +11,7 @@ import numpy as np
 from ..arrays import cast, cumulative_sum, like, namespace, to_numpy
 from ..machine import conditional, difference, input_field, interpolate
 from ._fixed_point import choose, map_rows
-from ._gibbs import accept, samples_exactly
+from ._gibbs import accept
 
 _COARSE = 0.5  # largest spread of the log weights of a step, in nats, to make fewer steps
 _SMALLEST_STEP = 1e-4  # in inverse temperature
@@ -113,7 +113,7 @@ class _Path:
         n_layers = len(machine.units)
         self.machine, self.base = machine, base
         self.even, self.odd = range(0, n_layers, 2), range(1, n_layers, 2)
-        self.exact = samples_exactly(machine)
+        self.exact = machine.samples_exactly
         self.slopes = [
             difference(own, first) for own, first in zip(machine.thetas, base.thetas, strict=True)
         ]

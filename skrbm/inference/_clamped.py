@@ -12,7 +12,7 @@ from .._checks import check_count
 from ..arrays import from_numpy, namespace, take_rows, to_numpy
 from ..machine import condition, conditional
 from ._fixed_point import choose
-from ._gibbs import Gibbs, accept, odd_conditionals, samples_exactly
+from ._gibbs import Gibbs, accept, odd_conditionals
 from ._held import held
 from ._sampler import last_visible, sample
 
@@ -49,7 +49,7 @@ def completed(machine, X, observed, rng, n_steps, sampler=_GIBBS):
         return X
     start, observed = take_rows(X, holes), take_rows(observed, holes)
     held, sampler, state = chains_given(machine, start, observed, rng, sampler)
-    if samples_exactly(machine) and not sampler.has_rungs:
+    if machine.samples_exactly and not sampler.has_rungs:
         return with_rows(X, holes, last_visible(sampler, held, state, rng, n_steps))
     return with_rows(X, holes, sample(sampler, held, state, rng, n_steps).layers[0])
 
@@ -73,7 +73,7 @@ def clamped_mean(machine, X, observed, rng, n_steps, layer=0):
     half of ``n_steps`` sweeps. ``layer`` is 0 for the visible units and 1 for the hidden ones.
     """
     check_count("n_steps", n_steps, 1)
-    exact, hidden = samples_exactly(machine), machine.units[1]
+    exact, hidden = machine.samples_exactly, machine.units[1]
     machine = clamped(machine, X, observed)
     total, n_kept, old, above = 0.0, 0, X, condition(machine, X)
     for step in range(n_steps):
@@ -113,7 +113,7 @@ def chains_given(machine, X, observed, rng, sampler):
 
 def mean_of_chains(machine, state, rng, n_steps, sampler, layer=0):
     """Return the means of a layer over the second half of ``n_steps`` sweeps of a sampler."""
-    exact, total, n_kept = samples_exactly(machine), 0.0, 0
+    exact, total, n_kept = machine.samples_exactly, 0.0, 0
 
     def keep(step, state, info):
         nonlocal total, n_kept

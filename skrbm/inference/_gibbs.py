@@ -41,7 +41,7 @@ class Gibbs(Sampler):
         for l in range(0, len(layers), 2):
             layers[l] = machine.units[l].sample(conditional(machine, l, layers), rng)
         thetas = odd_conditionals(machine, layers)
-        if not samples_exactly(machine):
+        if not machine.samples_exactly:
             before = odd_conditionals(machine, state.layers)
             accepted = accept(machine, before, thetas, rng)
             layers, thetas = choose(accepted, (tuple(layers), thetas), (state.layers, before))
@@ -51,7 +51,7 @@ class Gibbs(Sampler):
         return Chains(tuple(layers)), {}
 
     def ends_with_hidden_draw(self, machine):
-        return samples_exactly(machine)
+        return machine.samples_exactly
 
     def search(self, machine, rng):
         """Return the last visible values of a new chain for each row of the machine's fields."""
@@ -76,11 +76,6 @@ class Gibbs(Sampler):
 def chain_ends(machine, rng, X, n_steps=100):
     """Return the visible values of Gibbs chains that start at X, after ``n_steps`` sweeps."""
     return sample(Gibbs(), machine, Gibbs().state_at(machine, X, rng), rng, n_steps).layers[0]
-
-
-def samples_exactly(machine):
-    """Whether the units of all odd layers (hidden) sample their own distribution."""
-    return all([unit.samples_exactly for unit in machine.units[1::2]])
 
 
 def odd_conditionals(machine, layers):

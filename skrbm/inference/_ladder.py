@@ -28,7 +28,7 @@ from ..machine import (
 from ._annealing import anneal, own_bases, resampled
 from ._clamped import clamped
 from ._fixed_point import choose
-from ._gibbs import Gibbs, samples_exactly
+from ._gibbs import Gibbs
 from ._sampler import autocorrelation_between, draw_visible, last_visible, metropolis
 
 # Building a ladder.
@@ -174,7 +174,7 @@ def _swept(machine, rows, rng, given=None):
     if machine.scale == 0:  # the visible units are independent
         return draw_visible(machine.of_rows(rows), rng, rows.shape[0])
     chains = Gibbs().state_at(machine, rows, rng, given)
-    if samples_exactly(machine):
+    if machine.samples_exactly:
         return last_visible(Gibbs(), machine, chains, rng, 1)
     return Gibbs().step(machine, chains, rng)[0].layers[0]
 
@@ -323,7 +323,7 @@ def ladder_of(machine, rng, *, visible=None, n_samples=200, n_sweeps=100) -> Lad
             f"visible must be a Theta of finite parameters of {machine.n_units[0]} units "
             f"{machine.units[0]}, got {visible!r}"
         )
-    rng = rng if hasattr(rng, "signed") else make_rng(rng, machine.weights[0])
+    rng = rng if hasattr(rng, "bits") else make_rng(rng, machine.weights[0])
     n, bases = min(n_samples, _MOST_CHAINS), own_bases(machine, visible)
     trials = [_climbed(machine, base, rng, n) for base in bases]
     machines, rows, rates = _best_mixed(trials, n_sweeps, rng)

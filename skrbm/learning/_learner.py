@@ -3,7 +3,6 @@
 import weakref
 from dataclasses import replace
 from functools import partial
-from statistics import fmean
 
 import numpy as np
 
@@ -119,7 +118,7 @@ class BatchLearner:
                     more = self.after_epoch(training)
                     if more is None:
                         raise _diverged("components", where, batch, rate)
-                return _means(reports) | more
+                    return _means(reports) | more
             except DivergenceError:
                 training.n_restored += repeats
                 if not repeats or training.n_restored > _MAX_RESTORED:
@@ -149,9 +148,9 @@ class BatchLearner:
 def _means(reports):
     """Return the means of the numbers in reports, without rounding if they are equal."""
     names, n = reports[0], len(reports)
-    values = numbers(report[name] for name in names for report in reports)
-    parts = {name: values[i * n : (i + 1) * n] for i, name in enumerate(names)}
-    return {name: v[0] + fmean(value - v[0] for value in v) for name, v in parts.items()}
+    values = numbers([report[name] for name in names for report in reports])
+    parts = zip(names, np.reshape(values, (len(names), n)), strict=True)
+    return {name: float(v[0] + np.mean(v - v[0])) for name, v in parts}
 
 
 def _diverged(quantity, n_epochs, batch, rate):
@@ -295,7 +294,7 @@ class MomentLearner(BatchLearner):
         state = training.phase_state
         X, observed = self.rows.batch(index)
         if self.sample_values:
-            X = cast(rng.uniform(X.shape) < X, X.dtype)
+            X = rng.bits(X)
         origins = None
         if self.length is not None and self.length.within is not None:
             origins = phase.origins(state, X)

@@ -87,9 +87,22 @@ class Machine:
         return own[0] if own else None
 
     @cached_property
+    def samples_exactly(self) -> bool:
+        """Whether the units of all odd layers (hidden) sample their own distribution."""
+        return all(unit.samples_exactly for unit in self.units[1::2])
+
+    @cached_property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """Where the arrays of the thetas are: layers, and positions in their thetas."""
+        layers = enumerate(self.thetas)
+        return tuple(
+            [(l, k) for l, theta in layers for k, part in enumerate(theta) if part is not None]
+        )
+
+    @cached_property
     def parts(self) -> tuple[Array, ...]:
         """The arrays of the thetas, layer by layer."""
-        return tuple(part for theta in self.thetas for part in theta if part is not None)
+        return tuple([self.thetas[l][k] for l, k in self.places])
 
     @cached_property
     def squares(self) -> tuple[Array, ...]:

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from ..arrays import (
-    below,
     cast,
     is_foreign,
     like,
@@ -18,6 +17,7 @@ from ..arrays import (
     softplus,
     softplus_sums,
     to_numpy,
+    weighted_sum,
 )
 from ._base import Theta, Unit
 
@@ -92,18 +92,13 @@ class Bernoulli(Unit):
         return cast(theta.field > 0, theta.field.dtype)
 
     def sample(self, theta, rng):
-        noise, bound = rng.signed(theta.field.shape)
-        threshold = namespace(theta.field).tanh(0.5 * theta.field)
-        if bound != 1:
-            threshold *= bound
-        return below(noise, threshold)
+        return rng.bits(sigmoid(theta.field))
 
     def sample_rows(self, theta, mean, rows, rng):
-        mean = mean[rows, ...]
-        noise, bound = rng.signed(mean.shape)
-        threshold = (2 * bound) * mean  # tanh(field / 2) is 2 * mean - 1
-        threshold -= bound
-        return below(noise, threshold)
+        return rng.bits(mean[rows, ...])
+
+    def total_statistics(self, weight, mean, variance=None, further=None):
+        return Theta(weighted_sum(weight, mean))  # without the statistics of each row
 
     def initial_theta(self, columns):
         return Theta(smoothed_log_odds(columns.means, columns.n_known))
@@ -155,10 +150,7 @@ class Spin(Unit):
         return 2 * cast(theta.field > 0, theta.field.dtype) - 1
 
     def sample(self, theta, rng):
-        noise, bound = rng.signed(theta.field.shape)
-        threshold = namespace(theta.field).tanh(theta.field)
-        threshold *= bound
-        x = cast(noise < threshold, theta.field.dtype)
+        x = rng.bits(sigmoid(2 * theta.field))
         x *= 2
         x -= 1
         return x
@@ -238,11 +230,10 @@ class Fractional(Unit):
         x = theta.field
         whole, part = self._counts(x)
         xp = namespace(x)
-        total = part * cast(rng.uniform(x.shape) < sigmoid(part * x), x.dtype)
+        total = part * rng.bits(sigmoid(part * x))
         p = sigmoid(x)
         for copy in range(int(xp.max(whole)) if whole.shape[0] else 0):
-            drawn = cast(rng.uniform(x.shape) < p, x.dtype)
-            total += cast(whole > copy, x.dtype) * drawn
+            total += cast(whole > copy, x.dtype) * rng.bits(p)
         return total
 
     def log_correction(self, theta):

@@ -152,12 +152,11 @@ def test_steps_do_not_overshoot_with_few_words():
 @pytest.mark.parametrize("n_components", [4, 14])  # by an exact log Z, and by an estimate
 def test_a_fit_that_is_worse_than_independent_words_warns(n_components):
     X = topics(300)
-    params = {"n_components": n_components, "n_iter": 5}
     with pytest.warns(ConvergenceWarning, match="lower learning_rate"):
-        small(learning_rate=5.0, **params).fit(X)
+        small(n_components=n_components, learning_rate=5.0, n_iter=5).fit(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
-        small(**params).fit(X)
+        small(n_components=n_components, n_iter=20).fit(X)
 
 
 @pytest.mark.parametrize("n_components", [4, 14])  # by an exact log Z, and by an estimate

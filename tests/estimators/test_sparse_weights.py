@@ -49,7 +49,7 @@ def test_a_path_of_penalties_finds_a_planted_sparse_machine(tmp_path):
     """
     support, rows = planted()
     rbm = RBM(
-        4, n_iter=60, batch_size=500, random_state=0, warm_start=True, optimizer=SGD(penalty="l1")
+        4, n_iter=60, batch_size=500, random_state=1, warm_start=True, optimizer=SGD(penalty="l1")
     )
     shares = [
         rbm.set_params(optimizer__alpha=alpha).fit(rows).history_["zero_weights"][-1]

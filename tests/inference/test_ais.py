@@ -98,7 +98,7 @@ def test_the_change_by_slower_annealing_widens_the_interval():
     n, W = 50, np.full((1, 40), 8.0)  # all bits are 1, far from where chains start
     thetas = Theta(np.full(40, -4.0)), Theta(np.array([-140.0]))
     machine = Machine((Bernoulli(), Bernoulli()), thetas, (W,))
-    found = AIS(n, 20).log_partition(machine, make_rng(0, W))
+    found = AIS(n, 20).log_partition(machine, make_rng(2, W))
     assert found.std > 3 * np.sqrt((1 / found.ess - 1 / n) * n / (n - 1))
 
 

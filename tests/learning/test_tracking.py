@@ -113,7 +113,7 @@ def test_chains_follow_at_the_cost_of_a_few_steps(no_sums):
     assert 0 < watch.cost < restart / 4
     for one, found in ((machine, first), (moved, second)):
         assert abs(found.value - log_partition(one)) < 5 * found.std < 1.5
-    far = random_machine(BINARY, (5, 4), 5, 2.0)
+    far = random_machine(BINARY, (5, 4), 5, 3.0)
     assert watch.estimate(far, restart / 2) is None
     assert watch.estimate(far, math.inf) is not None
 
