@@ -62,7 +62,7 @@ def number_of(mask: Any) -> Any:
 def numbers(values: Iterable[Any]) -> list[float]:
     """Return numbers as floats; those of another library are read all at once."""
     found = list(values)
-    places = [i for i, value in enumerate(found) if is_foreign(value)]
+    places = [i for i, value in enumerate(found) if type(value) is not float and is_foreign(value)]
     if places:
         xp = namespace(found[places[0]])
         read = to_numpy(xp.stack([cast(found[i], xp.float64) for i in places]))

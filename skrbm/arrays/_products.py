@@ -27,11 +27,14 @@ def matmul(X: Array, A: Array) -> Array:
     All large products go through here: sparse X stays sparse, and NumPy's products use the threads
     that :func:`one_blas_thread` leaves to us.
     """
-    if type(X) is np.ndarray and X.shape[0] * A.size <= _NOT_PACKED:  # the usual case comes first
-        return X @ A
-    if is_sparse(X):
+    if type(X) is np.ndarray:  # the usual type is checked first
+        if X.shape[0] * A.size <= _NOT_PACKED:
+            return X.dot(A)  # in less time than X @ A takes
+    elif is_sparse(X):
         return np.asarray(X @ A)
-    if is_foreign(X) or X.ndim != 2 or A.ndim != 2 or X.dtype != A.dtype:
+    elif is_foreign(X):
+        return X @ A
+    if X.ndim != 2 or A.ndim != 2 or X.dtype != A.dtype:
         return X @ A
     n_rows, n_columns, work = X.shape[0], A.shape[1], X.shape[0] * A.size
     parts = split(max(n_rows, n_columns), work)
@@ -64,16 +67,16 @@ def add_products(out: Array, terms: Terms, keep: float = 1.0) -> Array:
     it. SciPy's wrapper writes into read-only arrays and works on a silent copy of an unsuitable
     ``out``, hence the checks.
     """
-    if is_foreign(out) or not terms:
+    if not terms or is_foreign(out):
         return _add_foreign(out, terms, keep)
-    if not (out.flags.c_contiguous and out.flags.writeable and out.dtype in _GEMM):
+    dtype, n_rows, sparse = out.dtype, 0, False
+    if not (out.flags.carray and dtype in _GEMM):
         raise ValueError(
             "the accumulator must be a writeable C-contiguous float32 or float64 array"
         )
-    n_rows, sparse = 0, False
     for left, right, _ in terms:
-        if left.dtype != out.dtype or right.dtype != out.dtype:
-            raise ValueError(f"factors of {left.dtype} and {right.dtype} into {out.dtype}")
+        if not left.dtype == dtype == right.dtype:
+            raise ValueError(f"factors of {left.dtype} and {right.dtype} into {dtype}")
         n_rows, values = n_rows + left.shape[0], right
         if is_sparse(right):
             sparse, values = True, right.data
@@ -88,7 +91,7 @@ def add_products(out: Array, terms: Terms, keep: float = 1.0) -> Array:
     if len(parts) > 1:
         share(_add_rows, parts, out, terms, keep)
         return out
-    gemm = _GEMM[out.dtype]
+    gemm = _GEMM[dtype]
     for left, right, alpha in terms:
         gemm(alpha, right.T, left.T, beta=keep, c=out.T, trans_b=True, overwrite_c=True)
         keep = 1.0

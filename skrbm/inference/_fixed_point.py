@@ -212,7 +212,7 @@ def finished_rows(method, machine, state, max_iter, tol, damping):
             yield rows, state, taken, residual
             return
         is_done = to_numpy(residual <= tol)
-        done, left = np.flatnonzero(is_done), np.flatnonzero(~is_done)
+        done, left = is_done.nonzero()[0], (~is_done).nonzero()[0]
         if not left.size:
             yield rows, state, taken, residual
             return
@@ -246,7 +246,7 @@ def solve_to_convergence(method, machine, state, *, tol=1e-12):
             log_z = method.log_partition(machine, state)
             is_done = is_done | ~namespace(log_z).isfinite(log_z)
         is_done = to_numpy(is_done)
-        done, left = np.flatnonzero(is_done), np.flatnonzero(~is_done)
+        done, left = is_done.nonzero()[0], (~is_done).nonzero()[0]
         finished.append((rows[done], *_take((state, n_iter, residual), done)))
         if not left.size:
             break

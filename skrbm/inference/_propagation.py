@@ -188,7 +188,7 @@ def propagate_rows(method, machine, *, from_tap=False, log_partition=False, pair
         return _propagate(method, machine, None, *wanted)
     state, beliefs, residual, start = _expand(machine)
     is_solved = (residual <= method.tol) & (not log_partition)
-    done, left = np.flatnonzero(is_solved), np.flatnonzero(~is_solved)
+    done, left = is_solved.nonzero()[0], (~is_solved).nonzero()[0]
     if not done.size:
         return _propagate(method, machine, start, *wanted)
     joint = _expanded_pairs(machine, _at(state.means, done)) if pairs else None

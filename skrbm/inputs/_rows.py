@@ -3,7 +3,7 @@
 import hashlib
 import warnings
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from math import fsum
 
 import numpy as np
@@ -118,9 +118,11 @@ class DistinctRows:
         rows = self.epoch(positions, rng)
         rows = rows[rng.order(len(rows))]
         # Equal sizes, since a last batch of few rows would be a noisy step of full length.
-        sizes = map(len, np.array_split(rows, n_batches(len(rows))))
+        n = n_batches(len(rows))
+        size, n_larger = divmod(len(rows), n)
+        ends = [size * batch + min(batch, n_larger) for batch in range(n + 1)]
         rows = from_numpy(rows, self._reference)  # a device receives those of an epoch at once
-        return [rows[start:stop] for start, stop in pairwise(accumulate(sizes, initial=0))]
+        return [rows[start:stop] for start, stop in pairwise(ends)]
 
     def drawn(self, n, rng):
         """Return ``n`` positions drawn with replacement, in proportion to the weights."""

@@ -172,7 +172,7 @@ class ChainPhase(ModelPhase):
             theta = condition(machine, chains.layers[0])
             state = self._at(machine, state, theta, slice(None))
             model = self._moments(machine, chains)
-            model = Moments((model.blocks[0]._replace(weight=cast(weights, X.dtype)),))
+            model = Moments((model.blocks[0].weighed(cast(weights, X.dtype)),))
         return state, data, model
 
     def _moments(self, machine, chains):
@@ -201,9 +201,9 @@ class ChainPhase(ModelPhase):
         data = data_moments(machine, rows, for_data, given=theta)
         (block,) = data.blocks
         drawn = machine.units[1].sample_rows(theta, block.means[1], slice(n, n + m), rng)
-        state = state._replace(chains=Chains((visible, drawn)))
+        state = Run(Chains((visible, drawn)), state.acceptance, state.more)
         state = self._at(machine, state, theta, slice(n, n + m))
-        return state, data, Moments((block._replace(weight=for_model),))
+        return state, data, Moments((block.weighed(for_model),))
 
     def _at(self, machine, state, theta, rows):
         """Return the state, given parameters of hidden units; those at ``rows`` are the chains'."""
@@ -316,7 +316,7 @@ class DataPhase(ChainPhase):
         steps = self.sampler.n_steps
         chains, sparse = Chains((X, drawn)), is_sparse(X)
         visible = last_visible(self.sampler, machine, chains, rng, steps, sparse)
-        state = state._replace(chains=Chains((visible, drawn)))
+        state = Run(Chains((visible, drawn)), state.acceptance, state.more)
         return state, data, data_moments(machine, visible)
 
 

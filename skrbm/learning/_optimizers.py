@@ -191,7 +191,7 @@ class Penalised(Optimizer):
 
     @property
     def shrinkage(self):
-        return 0.0 if self.makes_zeros else self.alpha
+        return 0.0 if PENALTIES[self.penalty] is not None else self.alpha
 
     def step_length(self, rule, n_columns):
         longest = self._longest_step(n_columns)
@@ -292,15 +292,16 @@ class SGD(Penalised):
         """Take one step; the parameters are written in place. Returns the new velocity."""
         if self.max_grad_norm is not None:
             gradient = clipped(gradient, parameters, self.max_grad_norm)
+        shrinkage = self.shrinkage
         if velocity is None:  # the penalty is a factor in the product, which costs nothing
-            gradient.add(parameters, rate, 1.0 - rate * self.shrinkage if self.shrinkage else 1.0)
+            gradient.add(parameters, rate, 1.0 - rate * shrinkage if shrinkage else 1.0)
         else:
             for step in velocity:
                 step *= self.momentum
             gradient.add(velocity, rate)
             for i, (part, step) in enumerate(zip(parameters, velocity, strict=True)):
-                if self.shrinkage and i < gradient.n_penalised:
-                    step -= (gradient.length(i, rate) * self.shrinkage) * part
+                if shrinkage and i < gradient.n_penalised:
+                    step -= (gradient.length(i, rate) * shrinkage) * part
                 part += step
         if self.makes_zeros:
             for i in range(gradient.n_penalised):

@@ -55,9 +55,10 @@ class MachineGradient(Gradient):
         self.slopes = [moments.statistics(unit, l) for l, unit in enumerate(machine.units)]
 
     def add(self, targets, rate, keep=1.0):
-        for l in range(self.n_penalised):
-            self.moments.add_pair(self.machine, l, targets[l], rate, keep)
-        for target, slope in zip(targets[self.n_penalised :], self.own(), strict=True):
+        n = self.n_penalised
+        for l, target in enumerate(targets[:n]):
+            self.moments.add_pair(self.machine, l, target, rate, keep)
+        for target, slope in zip(targets[n:], self.own(), strict=True):
             target += rate * slope
 
     def arrays(self, parameters):
@@ -70,12 +71,7 @@ class MachineGradient(Gradient):
 
     def own(self):
         """Return the gradient by the parameters of the units, a list of arrays."""
-        return [
-            slope
-            for theta, slopes in zip(self.machine.thetas, self.slopes, strict=True)
-            for part, slope in zip(theta, slopes, strict=True)
-            if part is not None
-        ]
+        return [self.slopes[l][k] for l, k in self.machine.places]
 
     def at(self, places):
         return [slopes.field for slopes in self.slopes]
@@ -122,11 +118,8 @@ class CenteredGradient(Gradient):
 
 def _places_of_fields(machine):
     """Return the positions of the layers' fields among the natural parameters."""
-    places, place = [], len(machine.weights)
-    for theta in machine.thetas:
-        places.append(place)
-        place += len([part for part in theta if part is not None])
-    return places
+    places = enumerate(machine.places, len(machine.weights))
+    return [place for place, (_, k) in places if k == 0]
 
 
 class NaturalParameters:
