@@ -350,7 +350,9 @@ class Adam(Penalised):
     def step_length(self, rule, n_columns):
         # A step is as long in directions in which the gradient is all noise as in others.
         rule = super().step_length(rule, n_columns)
-        return replace(rule, cap=rule.cap / _ADAM, divergence=rule.divergence / _ADAM)
+        within = None if rule.within is None else rule.within / _ADAM
+        divergence = rule.divergence / _ADAM
+        return replace(rule, cap=rule.cap / _ADAM, divergence=divergence, within=within)
 
     def init(self, parameters):
         """Return the state before the first step."""
