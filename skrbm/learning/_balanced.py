@@ -77,7 +77,7 @@ class BalancedPhase(ChainPhase):
         balance = state.more
         if balance is None or balance.overlap < _OVERLAP:
             return rule
-        return replace(rule, divergence=min(rule.divergence, balance.divergence))
+        return replace(rule, divergence=min(rule.divergence, balance.divergence), within=None)
 
     def _balanced(self, machine, hidden, X, rng):
         """Return the overlap of the chains, and their new visible values, None to keep them."""

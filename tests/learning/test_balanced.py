@@ -164,8 +164,9 @@ def test_steps_are_short_where_chains_of_bits_or_categories_overlap(unit):
     short = rule.divergence if SHORT[unit] is None else SHORT[unit]
     assert short <= rule.divergence
     assert PHASE.current_rule(rule, state).divergence == pytest.approx(short)
+    assert PHASE.current_rule(rule, state).within is None
     apart = state._replace(more=state.more._replace(overlap=0.59))
-    assert PHASE.current_rule(rule, apart).divergence == rule.divergence
+    assert PHASE.current_rule(rule, apart) == rule
     tiny = replace(rule, divergence=1e-3)
     assert PHASE.current_rule(tiny, state).divergence == 1e-3
 
