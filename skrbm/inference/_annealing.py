@@ -233,10 +233,14 @@ class SmallSteps:
     to a spread of 0.5; if even these would be too many, no step is made. There are at most 1000
     steps, of which the last 500 are as long as necessary.
 
+    The spread is the standard deviation of log weights, or, if that is larger, the one that normal
+    log weights with the same effective fraction would have. It is larger if few chains have found a
+    mode: they hardly add to the standard deviation, but take over when chains are resampled.
+
     Parameters
     ----------
     spread : float
-        Standard deviation of log weights in a step, in nats.
+        Spread of log weights in a step, in nats.
     most : float, default=inf
         Largest number of steps.
     n_sweeps : int, default=1
@@ -291,10 +295,14 @@ class SmallSteps:
             step *= min(2.0, wanted / max(spread, 0.1 * wanted))
 
     def _measured(self, gain, step):
-        """Return the standard deviation of the log weights in a step, infinite if it overflows."""
+        """Return the spread of the log weights in a step, infinite if it overflows."""
         self.n_measured += 1
-        spread = float(np.std(to_numpy(gain(min(1.0, self.betas[-1] + step)))))
-        return spread if spread == spread else math.inf
+        log_weights = to_numpy(gain(min(1.0, self.betas[-1] + step)))
+        spread = float(np.std(log_weights))
+        if spread != spread:
+            return math.inf
+        # The effective fraction is exp(-spread²) if log weights are normal.
+        return max(spread, math.sqrt(max(0.0, -math.log(effective_part(log_weights)))))
 
 
 def temperatures(name, given, least):

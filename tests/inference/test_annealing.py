@@ -10,7 +10,15 @@ from _machines import random_machine
 from numpy.testing import assert_array_equal
 
 from skrbm.arrays import make_rng
-from skrbm.inference import Gibbs, GibbsLangevin, Langevin, SmallSteps, anneal, resampled
+from skrbm.inference import (
+    Gibbs,
+    GibbsLangevin,
+    Langevin,
+    SmallSteps,
+    anneal,
+    effective_part,
+    resampled,
+)
 from skrbm.machine import uncoupled
 
 MOVES = [None, Gibbs(), Langevin(), GibbsLangevin()]
@@ -94,3 +102,17 @@ def test_adaptive_temperatures_end(spread):
             found.append(beta)
             assert len(found) <= 1000
     assert betas.arrived and (np.diff(found) > 0).all()
+
+
+@pytest.mark.parametrize("slope", [5.0, 50.0])
+def test_adaptive_temperatures_keep_most_chains_effective(slope):
+    """Also if the log weights of one chain in 1000 rise, whose standard deviation stays small.
+
+    A step with a spread up to 1.5 times the given one, 0.3, leaves exp(-0.45**2) = 82 %.
+    """
+    slopes, betas, parts = slope * (np.arange(1000) == 0), SmallSteps(0.3), []
+    last = 0.0
+    for beta in betas(lambda beta: (beta - betas.betas[-1]) * slopes):
+        parts.append(effective_part((beta - last) * slopes))
+        last = beta
+    assert betas.arrived and min(parts) > 0.8

@@ -153,17 +153,18 @@ def test_a_unit_with_two_clusters_gets_the_share_of_the_data():
 def test_annealing_finds_all_modes_and_log_z():
     """Three modes, of which each hidden unit makes one, and between which no chain passes.
 
-    Over 8 seeds the standard deviations of the shares were 0.01 to 0.03, that of log Z was 0.13:
-    both bounds are six of them.
+    Over 300 seeds the standard deviations of the shares were 0.01 to 0.03, that of log Z was 0.07:
+    both bounds are six of them. Few chains find a mode early, and a step of the temperature has to
+    be so short that they do not take over; steps that ignored them missed 2 nats of log Z.
     """
     W = 4 * np.random.default_rng(0).choice([-1.0, 1.0], (3, 20))
     bias = 20 + np.log([0.1, 0.3, 0.6]) - np.logaddexp(0, W).sum(axis=1)
     mixture = Mixture(np.column_stack([W, bias]), np.ones(3), np.zeros(20))
-    model = chains(1000, seed=19, n_steps=1)
+    model = chains(1000, n_steps=1)
     log_z = model.anneal(mixture, np.zeros(20))
     bits = all_rows(3)
     log_weights = bits @ bias + np.logaddexp(0, bits @ W).sum(axis=1)
-    assert log_z == pytest.approx(logsumexp(log_weights), abs=0.8)
+    assert log_z == pytest.approx(logsumexp(log_weights), abs=0.42)
     alone = [np.flatnonzero(bits.sum(axis=1) * bits[:, k] == 1)[0] for k in range(3)]
     exact = np.exp(log_weights[alone] - logsumexp(log_weights))
     assert exact.sum() > 0.99
