@@ -94,12 +94,20 @@ def test_a_mode_that_is_far_from_the_own_units_counts():
 
 
 def test_the_change_by_slower_annealing_widens_the_interval():
-    """The weights of n chains alone have the standard error sqrt((1 / ess - 1 / n) n / (n - 1))."""
-    n, W = 50, np.full((1, 40), 8.0)  # all bits are 1, far from where chains start
-    thetas = Theta(np.full(40, -4.0)), Theta(np.array([-140.0]))
+    """All bits are 1, which chains find too late, and in the 2 steps of the trial even later.
+
+    The weights of n chains alone have the standard error sqrt((1 / ess - 1 / n) n / (n - 1)). The
+    logarithm of the ratio to it had, over 400 seeds, a mean of 4.5 and a standard deviation of
+    0.21, of which log 10 is 10 below. The error of log Z was -0.17 of ``std``, with a standard
+    deviation of 0.06, and more than 3 of the smaller standard errors for 99 % of the seeds.
+    """
+    n, W = 50, np.full((1, 100), 8.0)
+    thetas = Theta(np.zeros(100)), Theta(np.array([-250.0]))
     machine = Machine((Bernoulli(), Bernoulli()), thetas, (W,))
-    found = AIS(n, 20).log_partition(machine, make_rng(2, W))
-    assert found.std > 3 * np.sqrt((1 / found.ess - 1 / n) * n / (n - 1))
+    found = AIS(n, 8).log_partition(machine, make_rng(0, W))
+    assert found.std > 10 * np.sqrt((1 / found.ess - 1 / n) * n / (n - 1))
+    exact = np.logaddexp(100 * np.log(2), -250 + 100 * np.logaddexp(0, 8))
+    assert abs(found.value - exact) < found.std
 
 
 def estimates(monkeypatch, ess, trials, runs):
