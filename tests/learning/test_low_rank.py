@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
-from scipy.optimize import minimize
 from scipy.special import logsumexp
 from sklearn.datasets import load_digits
 
@@ -29,11 +28,17 @@ def log_likelihood(machine, X):
 
 
 def clusters(unit, n_columns, n_rows=1500, seed=0):
-    """Rows of two clusters, of unequal shares."""
+    """Rows of two clusters, of unequal shares, and the machine with their distribution."""
     rng = np.random.default_rng(seed)
+    first = 1.5 * (-1.0) ** np.arange(n_columns)  # the second has the opposite fields
     theta = unit.default_theta(n_columns, np.zeros(0))
-    fields = np.where(rng.random((2, n_columns)) < 0.5, -1.5, 1.5)[(rng.random(n_rows) < 0.3) * 1]
-    return unit.sample(unit.tilt(theta, fields), make_rng(seed, np.zeros(0)))
+    thetas = [unit.tilt(theta, fields) for fields in (first, -first)]
+    is_second = rng.random(n_rows) < 0.3
+    rows = unit.tilt(theta, np.where(is_second[:, None], -first, first))
+    change = unit.total_log_partition(thetas[0]) - unit.total_log_partition(thetas[1])
+    biases = Theta(np.array([np.log(0.3 / 0.7) + change]))
+    truth = Machine((unit, Bernoulli()), (thetas[0], biases), (-2 * first[None],))
+    return unit.sample(rows, make_rng(seed, np.zeros(0))), truth
 
 
 def independent(unit, X, hidden, n_hidden=N_HIDDEN):
@@ -48,28 +53,17 @@ def independent(unit, X, hidden, n_hidden=N_HIDDEN):
     [(Bernoulli(), 9), (Spin(), 9), (Binomial(2), 6)],
     ids=str,
 )
-def test_maximizes_the_likelihood(unit, n_columns, hidden):
-    X = clusters(unit, n_columns)
+def test_reaches_the_likelihood_of_the_truth(unit, n_columns, hidden):
+    """By the first hidden unit alone the truth is among what can be learnt: the maximum is higher.
+
+    Over 25 seeds of rows and draws it was missed by at most 0.004 nats on average, with standard
+    deviations up to 0.0035, and 0.03 is 7 of these more. Independent columns miss it by 1 to 3.3.
+    """
+    X, truth = clusters(unit, n_columns)
     machine = independent(unit, X, hidden)
     found = low_rank(machine, lambda n: X[:n], 0, None)
-    base, reached = (log_likelihood(each, X) for each in (machine, found))
-    assert reached > base + 0.2
-    W, (own, biases) = found.weights[0], found.thetas
-    directions = np.linalg.svd(W, full_matrices=False)[2]
-    n = int(np.linalg.matrix_rank(W, tol=1e-8))
-    U = directions[:n]
-
-    def loss(x):
-        a, c, A = np.split(x, [n, n + N_HIDDEN])
-        now = replace(
-            found,
-            thetas=(own._replace(field=own.field + a @ U), Theta(biases.field + c)),
-            weights=(W + A.reshape(N_HIDDEN, n) @ U,),
-        )
-        return -log_likelihood(now, X)
-
-    best = minimize(loss, np.zeros(n + N_HIDDEN + n * N_HIDDEN), options={"maxiter": 15})
-    assert reached > -best.fun - 0.03
+    assert log_likelihood(machine, X) < log_likelihood(truth, X) - 0.5
+    assert log_likelihood(found, X) > log_likelihood(truth, X) - 0.03
 
 
 @pytest.mark.parametrize("rank", [1, 2])
