@@ -34,31 +34,37 @@ def test_every_estimator_finds_and_reports_zeros(Estimator, penalty, capsys):
 
 
 def planted(n=1000):
-    """Rows of two hidden units, each with four of the eight columns."""
-    W = np.zeros((2, 8))
-    W[0, :4], W[1, 4:] = [3, 3, -3, 3], [3, -3, 3, 3]
-    machine = RBM.from_parameters(W, [-3.0, -3.0], -W.sum(axis=0) / 2, random_state=0)
-    return W != 0, machine.sample(n, n_steps=50, random_state=0)
+    """Rows of two hidden units, each with six of the twelve columns."""
+    signs = np.array([1, 1, -1, 1, 1, -1])
+    W = 3.0 * np.kron(np.diag([1, -1]), signs)
+    machine = RBM.from_parameters(W, -W.sum(axis=1) / 2, -W.sum(axis=0) / 2, random_state=0)
+    return machine.sample(n, n_steps=50, random_state=0)
 
 
 def test_a_path_of_penalties_finds_a_planted_sparse_machine(tmp_path):
-    """Two of four hidden units are left, with their own columns, and files keep the zeros.
+    """Each hidden unit that is left has the columns of a planted one, and files keep the zeros.
 
-    One seed. The penalty is nearly four times the standard error of the covariance of a hidden unit
-    with a column that is not its own, 0.5 * 0.5 / sqrt(1000) = 0.008.
+    The penalty is four times the standard error of the covariance of a hidden unit with a column
+    that is not its own, 0.5 * 0.5 * sqrt(2 / 1000) = 0.011, for as many rows as chains. Two of four
+    hidden units are left, or more that share the columns of one, as the penalty is the same then.
+
+    Over 100 seeds of rows and fits, the least of the largest weights of columns had a mean of 1.4
+    and a standard deviation of 0.16, of which 0.4 is 6 below. Two units were left in 90 and three
+    in 10; 62 % of the weights were 0 at least, and weights in the other half of the columns were
+    0, but for one of 0.006 in one seed. With a penalty of 0.06 one of 70 lost a planted unit.
     """
-    support, rows = planted()
+    rows = planted()
     rbm = RBM(
-        4, n_iter=60, batch_size=500, random_state=1, warm_start=True, optimizer=SGD(penalty="l1")
+        4, n_iter=60, batch_size=1000, random_state=0, warm_start=True, optimizer=SGD(penalty="l1")
     )
     shares = [
         rbm.set_params(optimizer__alpha=alpha).fit(rows).history_["zero_weights"][-1]
-        for alpha in (1e-4, 2e-2, 3e-2)
+        for alpha in (1e-4, 3e-2, 5e-2)
     ]
-    assert shares[0] < 0.5 <= shares[1] <= shares[2] == 0.75
-    used = rbm.components_[(rbm.components_ != 0).any(axis=1)]
-    assert_array_equal(np.sort(used != 0, axis=0), np.sort(support, axis=0))
-    assert len(used) == 2 and (used[0] != 0).sum() == 4
+    assert shares[0] < 0.1 and shares[2] >= 0.5
+    halves = np.abs(rbm.components_).reshape(4, 2, 6)
+    assert halves.max(axis=2).min(axis=1).max() < 0.1
+    assert halves.max(axis=0).min() > 0.4
     persistence.save(rbm, tmp_path / "machine")
     loaded = persistence.load(tmp_path / "machine")
     assert_array_equal(loaded.components_ == 0, rbm.components_ == 0)
