@@ -247,11 +247,11 @@ class SMC(_Annealing):
     previous round predicts, since a few runs may agree by chance.
 
     Temperatures are adaptive. In a trial, log weights have a standard deviation of 0.2 nats in each
-    step. Runs start from several kinds of independent units, and the kind with the largest mean
-    log Z in the trial is used, since this is a lower bound. Rounds follow until the standard error
-    is reached, the first with a standard deviation of 0.1 nats. Only the last round counts: since
-    the earlier ones decided whether it was run, pooling them would bias the result. The reverse
-    estimate has a single round.
+    step, or less if few of them are large. Runs start from several kinds of independent units, and
+    the kind with the largest mean log Z in the trial is used, since this is a lower bound. Rounds
+    follow until the standard error is reached, the first with a standard deviation of 0.1 nats.
+    Only the last round counts: since the earlier ones decided whether it was run, pooling them
+    would bias the result. The reverse estimate has a single round.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ def test_a_path_of_penalties_finds_a_planted_sparse_machine(tmp_path):
     Over 100 seeds of rows and fits, the least of the largest weights of columns had a mean of 1.4
     and a standard deviation of 0.16, of which 0.4 is 6 below. Two units were left in 90 and three
     in 10; 62 % of the weights were 0 at least, and weights in the other half of the columns were
-    0, but for one of 0.006 in one seed. With a penalty of 0.06 one of 70 lost a planted unit.
+    0, but for one of 0.006 in one seed. With a penalty of 0.06 one of 75 lost a planted unit.
     """
     rows = planted()
     rbm = RBM(
