@@ -126,18 +126,21 @@ def test_chains_in_two_modes_and_few_sweeps():
 
 @pytest.mark.law
 def test_a_machine_trained_out_of_equilibrium():
-    """Chains that begin anew at independent draws, and make 3 sweeps."""
+    """Chains that begin at independent draws for each batch, and make 3 sweeps.
+
+    Errors are 0.3 in equilibrium and below 0.1 after 4 to 23 sweeps, for each of eight seeds.
+    """
     generator = np.random.default_rng(0)
-    modes = np.repeat(generator.random((500, 1)) < 0.3, 16, axis=1)
-    X = (modes ^ (generator.random((500, 16)) < 0.05)).astype(float)
+    modes = np.repeat(generator.random((2000, 1)) < 0.3, 16, axis=1)
+    X = (modes ^ (generator.random((2000, 16)) < 0.05)).astype(float)
     optimizer = SGD(schedule="constant", centered=False, average=False)
-    options = {"optimizer": optimizer, "learning_rate": 0.05, "n_iter": 200, "random_state": 0}
+    options = {"optimizer": optimizer, "learning_rate": 0.05, "n_iter": 300, "random_state": 0}
     # Weights that grow from nothing make a machine that chains of 3 sweeps never come to know.
     weights, mean = 0.01 * generator.standard_normal((16, 16)), X.mean(axis=0)
     log_odds = np.log(mean / (1 - mean))
     init, inference = (weights, None, log_odds), Gibbs(3, start="noise")
     rbm = RBM(16, init=init, inference=inference, **options).fit(X)
-    d = diagnose(rbm, X, n_chains=200, random_state=0)
+    d = diagnose(rbm, X, n_chains=1000, random_state=0)
     assert "in_equilibrium" in d.failed
     q = d.quality
     assert q.sweeps[0] == 0 and q.sweeps[-1] == 1000 and len(q.sweeps) == len(q.error)
