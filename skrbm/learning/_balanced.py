@@ -21,7 +21,7 @@ _STARTS, _SWEEPS = 16, 3  # chains from each kind of starts that are proposed, a
 # Mean share of the other chains in proposals below which weights say little. Above it chains are in
 # few modes, and steps of bits are short, since long ones may move all chains to a single mode.
 _OVERLAP = 0.6
-_DIVERGENCE = 0.02  # of a short step, in nats per bit or column of categories
+_BIT, _CATEGORY = 0.02, 0.0075  # divergence of a short step, in nats per bit or categorical column
 _EQUAL = 0.75  # effective part of the chains above which they are not resampled
 _SMOOTHINGS = 2  # averages of weights over the rows of a mode
 _INTERVAL = 16  # most steps from one comparison to the next, after 1, 2, 4, ...
@@ -62,7 +62,8 @@ class BalancedPhase(ChainPhase):
         if balance is None:
             unit, n = machine.units[0], machine.n_units[0]
             is_free = unit.reach == inf  # the cap of steps of numbers is short enough
-            balance = Balance(divergence=inf if is_free else _DIVERGENCE * len(unit.groups(n)))
+            sites = [_BIT if len(site) == 1 else _CATEGORY for site in unit.groups(n)]
+            balance = Balance(divergence=inf if is_free else sum(sites))
         if balance.n_steps > 1:
             return state._replace(more=balance._replace(n_steps=balance.n_steps - 1))
         overlap, rows = self._balanced(machine, hidden, X, rng)

@@ -147,7 +147,7 @@ def test_few_chains_of_wide_rows_are_not_compared(monkeypatch, most, is_compared
     assert (found is not state) == is_compared
 
 
-SHORT = {Bernoulli(): 0.16, Spin(): 0.16, Categorical((2, 3, 3)): 0.06, Gaussian(): None}
+SHORT = {Bernoulli(): 0.16, Spin(): 0.16, Categorical((2, 3, 3)): 0.0225, Gaussian(): None}
 
 
 @pytest.mark.parametrize("unit", SHORT, ids=lambda unit: type(unit).__name__)
