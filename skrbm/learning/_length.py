@@ -11,9 +11,9 @@ from ..arrays import namespace, number
 # Largest divergences of a step, in nats (doc/theory/learning.rst).
 _NUMBERS = 0.15  # per column of numbers
 # Per pair of columns of bits, and smallest value for all of them together: from mode to mode, the
-# changes of all columns add up.
+# changes of all columns add up. Larger ones within modes cost MNIST more than they gain elsewhere.
 _PAIRS, _LEAST = 1 / 1600, 10.0
-_WITHIN, _LEAST_WITHIN = 0.005, 5.0  # within the modes: per column of bits, and smallest value
+_WITHIN, _LEAST_WITHIN = _PAIRS / 200, 2.0  # within the modes
 # Largest lengths of a step. Numbers have deviations of about 1 in the coordinates of learning: a
 # step of 1 moves a mean to that of the data, and steps above 2 diverge. Bits have at most 1/2.
 _CAP_OF_BITS, _CAP_OF_NUMBERS = 3.0, 1.0
@@ -92,10 +92,8 @@ class StepLength:
             least, most = _DRAWS
             return cls(min(max(least, n_columns), most), _CAP_OF_BITS, every=1)
         if math.isfinite(scale):
-            most, within = (
-                max(_LEAST, _PAIRS * n_columns**2),
-                max(_LEAST_WITHIN, _WITHIN * n_columns),
-            )
+            pairs = n_columns**2
+            most, within = max(_LEAST, _PAIRS * pairs), max(_LEAST_WITHIN, _WITHIN * pairs)
             return cls(most, _CAP_OF_BITS * min(1.0, scale), within=within)
         are_bits = all(unit.has_bits for unit in units[1:])  # the others are capped like numbers
         longer = _CAP_OF_BITS / _CAP_OF_NUMBERS if are_bits else 1.0

@@ -104,7 +104,7 @@ def test_columns_add_to_the_divergence(visible):
         assert many.divergence == pytest.approx(10 * few.divergence) and many.within is None
     else:
         assert many.divergence == pytest.approx(100 * few.divergence)
-        assert many.within == pytest.approx(10 * few.within)
+        assert many.within == pytest.approx(100 * few.within)
     units = Multinomial(np.array([3.0])), Bernoulli()
     few, many = (StepLength.of_chains(units, n) for n in (2000, 20_000))
     assert many == few
