@@ -93,6 +93,7 @@ class ChainPhase(ModelPhase):
 
     start = "persistent"
     samples_model = True
+    are_continued = True  # whether chains start where those of the step before have ended
     divergence = None  # largest of a step, in nats; None for the default of all phases
     n_by_default = None  # number of chains; None for as many as a batch has rows
 
@@ -232,9 +233,9 @@ class ChainPhase(ModelPhase):
         return state.chains.layers[0]
 
     def step_length(self, machine):
-        rule = StepLength.of_chains(machine.units, machine.n_units[0])
+        rule = StepLength.of_chains(machine.units, machine.n_units[0], self.are_continued)
         if self.divergence is not None:
-            rule = replace(rule, divergence=self.divergence, within=None)
+            rule = replace(rule, divergence=self.divergence)
         every = 1 if may_lack_integral(machine.units) else rule.every
         return replace(rule, every=every)
 
@@ -248,6 +249,7 @@ class FollowingPhase(ChainPhase):
 
     for_ranks = False
     one_hidden_layer = True  # else there is no formula for the free energies that they compare
+    are_continued = False  # they are resampled on the way
     divergence = 0.1  # nats; after a larger step chains could no longer be compared
     n_by_default = 400  # fewer may all end up in one mode
 
@@ -257,15 +259,13 @@ class NoisePhase(ChainPhase):
     """Chains that start at noise for each batch (modified CD, Alg. 3 of Liao et al. 2022)."""
 
     start = "noise"
+    are_continued = False
     _shared_phases = None
 
     def _chains(self, machine, state, X, rng):
         n = X.shape[0] if self.n_states is None else self.n_states
         rows = self.noise_rows(machine, rng, n)
         return self.chains_at(machine, self.sampler, rows, self.sampler.n_steps, rng)
-
-    def step_length(self, machine):
-        return replace(super().step_length(machine), within=None)
 
 
 @dataclass(frozen=True)
@@ -300,9 +300,7 @@ class DataPhase(ChainPhase):
     """Chains that start at the rows of the batch (contrastive divergence)."""
 
     start = "data"
-
-    def origins(self, state, X):
-        return X
+    are_continued = False
 
     def _chains(self, machine, state, X, rng):
         return self.sampler.state_at(machine, X, rng)

@@ -297,7 +297,7 @@ class MomentLearner(BatchLearner):
             X = rng.bits(X)
         origins = None
         if self.length is not None and self.length.within is not None:
-            origins = phase.origins(state, X)
+            origins = phase.samples(state)
         if observed is None:
             state, data, model = phase.phases(machine, state, X, rng)
         else:

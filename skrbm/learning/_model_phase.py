@@ -77,13 +77,6 @@ class ModelPhase:
         """Return the visible values with which the divergence of a step is measured."""
         return self.visible(state)
 
-    def origins(self, state, X):
-        """Return the visible values from which the samples of the next step come, row by row.
-
-        They are needed for a :class:`StepLength` with a limit within the modes.
-        """
-        return self.samples(state)
-
     def weights(self, state):
         """Return the importance weights of :meth:`samples`, which sum to 1; None if all equal."""
         return None

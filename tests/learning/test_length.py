@@ -18,6 +18,7 @@ from skrbm.exceptions import DivergenceError
 from skrbm.inference import Gibbs
 from skrbm.inputs import DistinctRows, Rows
 from skrbm.learning import (
+    CHAINS,
     NATURAL,
     SGD,
     Adam,
@@ -25,11 +26,12 @@ from skrbm.learning import (
     ChainPhase,
     ModelPhase,
     MomentLearner,
+    NaturalGradient,
     StepLength,
     Trainer,
     Training,
 )
-from skrbm.learning._chains import DataPhase, Run
+from skrbm.learning._chains import Run
 from skrbm.learning._length import LengthState
 from skrbm.machine import Machine, data_moments
 from skrbm.machine import free_energy as own_free_energy
@@ -94,20 +96,44 @@ def test_lengths_have_limits():
     assert rule.rejected(state) == (0.05, 1.0, 101)
 
 
+@pytest.mark.parametrize("at_origins, largest", [(NUMBERS, 0.2), (-NUMBERS, 0.05)])
+def test_the_stricter_of_two_limits_counts(at_origins, largest):
+    """0.02 nats in all, or 0.0025 within modes; chains stay where they are, or alternate."""
+    rule, state = StepLength(0.02, cap=9.0, within=0.0025), LengthState(1.0, 1.0)
+    after, part = rule.next(state, NUMBERS, 1.0, at_origins=at_origins)
+    assert (after.rate, part) == pytest.approx((largest, largest))
+
+
 @pytest.mark.parametrize("visible", ["bernoulli", "gaussian", "truncated_gaussian"])
 def test_columns_add_to_the_divergence(visible):
-    """Within a mode, or if all are one; changes between modes add up, and words are of a row."""
+    """That of ten times as many columns is ten times as large, but that of words is of a row."""
     units = UNITS[visible](), Bernoulli()
-    few, many = (StepLength.of_chains(units, n) for n in (1000, 10_000))
-    assert many.cap == few.cap
-    if visible != "bernoulli":
-        assert many.divergence == pytest.approx(10 * few.divergence) and many.within is None
-    else:
-        assert many.divergence == pytest.approx(100 * few.divergence)
-        assert many.within == pytest.approx(100 * few.within)
+    few, many = (StepLength.of_chains(units, n) for n in (200, 2000))
+    assert many.divergence == pytest.approx(10 * few.divergence) and many.cap == few.cap
     units = Multinomial(np.array([3.0])), Bernoulli()
     few, many = (StepLength.of_chains(units, n) for n in (2000, 20_000))
     assert many == few
+
+
+def test_between_modes_all_columns_change_together():
+    """The limits of continued chains of bits grow with the square of the number of columns."""
+    units = Bernoulli(), Bernoulli()
+    few, many = (StepLength.of_chains(units, n, continued=True) for n in (1000, 10_000))
+    assert many.divergence == pytest.approx(100 * few.divergence)
+    assert many.within == pytest.approx(100 * few.within)
+    assert many.within < many.divergence / 100
+    adam = Adam(alpha=0.0).step_length(few, 1000)
+    assert adam.divergence / adam.within == pytest.approx(few.divergence / few.within)
+    assert NaturalGradient(alpha=0.0).step_length(few, 1000).within is None
+
+
+@pytest.mark.parametrize("start", CHAINS)
+def test_only_continued_chains_have_a_limit_within_modes(start):
+    phase = CHAINS[start](Gibbs())
+    rule = phase.step_length(random_machine(BINARY, (300, 3), 0, 0.1))
+    assert (rule.within is not None) == (start in ("persistent", "balanced"))
+    largest = {"tempered": 0.1, "weighted": 0.1, "persistent": 56.25, "balanced": 56.25}
+    assert rule.divergence == pytest.approx(largest.get(start, 22.5))
 
 
 # Learners.
@@ -176,20 +202,17 @@ def test_the_length_is_the_rate_of_the_schedule_times_that_of_the_rule():
     assert_array_equal(training.machine.weights[0], before.weights[0])
 
 
-@pytest.mark.parametrize("phase", [ChainPhase(Gibbs()), DataPhase(Gibbs())], ids=["pcd", "cd"])
-def test_divergence_within_modes(phase):
-    """From 20,000 starts in two modes of other shares than in the data, with 4 % at 5 deviations.
+def test_divergence_within_modes():
+    """Of 20,000 chains in two modes, against sums over pairs of rows, one sweep apart.
 
-    Against sums over all pairs of a start and the row after one sweep.
+    The data are in one mode; 4 % are five standard deviations.
     """
     W, fields = np.full((1, 5), 4.0), (Theta(np.full(5, -2.0)), Theta(np.full(1, -10.0)))
     machine = Machine((Bernoulli(), Bernoulli()), fields, (W,))
     p = np.exp(-own_free_energy(machine, ROWS) - Exact(machine).log_z)
-    shares = {"persistent": p, "data": p * (1 + 2 * (ROWS.sum(axis=1) > 2))}[phase.start]
-    generator = np.random.default_rng(0)
+    generator, phase = np.random.default_rng(0), ChainPhase(Gibbs())
     on = p * (ROWS.sum(axis=1) > 2)
-    starts, X = (ROWS[generator.choice(32, 20_000, p=q / q.sum())] for q in (shares, on))
-    X = starts if phase.start == "data" else X
+    starts, X = (ROWS[generator.choice(32, 20_000, p=q / q.sum())] for q in (p, on))
     rows, rule = Rows(X, machine.units[0], machine.dtype), StepLength(100.0, within=1.0)
     learner = MomentLearner(rows, phase, PLAIN, batch_size=len(X), length=rule)
     rng = make_rng(0, X)
@@ -201,7 +224,7 @@ def test_divergence_within_modes(phase):
     upward = np.hstack([1 - upward, upward])  # p(h | v)
     downward = p[:, None] * upward
     downward /= downward.sum(axis=0)  # p(v | h)
-    pairs = (shares / shares.sum())[:, None] * (upward @ downward.T)
+    pairs = p[:, None] * (upward @ downward.T)
     within = 0.5 * np.sum(pairs * (step[:, None] - step) ** 2)
     assert within < 0.3 * (p @ step**2 - (p @ step) ** 2)
     assert 0.05 * training.length_state.deviation == pytest.approx(10 * within**0.5, rel=0.04)
