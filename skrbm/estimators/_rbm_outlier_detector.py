@@ -42,7 +42,7 @@ class RBMOutlierDetector(OutlierMixin, Estimator):
         An estimator with the method ``score_samples``, such as :class:`RBM` or :class:`TabularRBM`.
         None means ``TabularRBM(8, covariance="full")``, or ``RBM(8)`` for a sparse X of zeros and
         ones; a sparse X with other values becomes dense. So few hidden units do not learn
-        scattered outliers, but a dense cluster of them.
+        scattered outliers, but they may learn a dense cluster of them.
     contamination : float in (0, 0.5], default=0.1
         Fraction of the training rows that are outliers.
     random_state : int, RandomState instance or None, default=None
